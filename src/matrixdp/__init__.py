@@ -18,13 +18,24 @@ One level down
     `workloads` (linear queries and their best strategies), `privacy` (accountants, composition,
     Rényi divergences, claims), `baselines` (what IMGM is compared with), `audit` (what a claim or a
     mechanism is really worth), `postprocess` (free accuracy), `sensitivity`, `covariance`,
-    `queries`; to be imported: `matrixdp.noise` (exact noise by itself), `matrixdp.files` (files
-    larger than memory, saved strategies), `matrixdp.training` (private training in PyTorch)
+    `queries`, `ledger` (budgets that survive), `noise` (exact noise by itself), `files` (files
+    larger than memory, saved strategies), `report` (a page for the person who signs); with an
+    extra `estimators` (scikit-learn's interface), `training` (private training in PyTorch) and
+    `distributed` (arrays of Dask)
 """
 
 # __init__.pyi lists what is public; a name is imported when it is used.
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
 
-__version__ = "0.1.0"
+# `matrixdp.training` works, but neither `from matrixdp import *` nor `help` may need an extra.
+_WITH_AN_EXTRA = {"distributed", "estimators", "training"}
+__all__ = [name for name in _names if name not in _WITH_AN_EXTRA]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+__version__ = "0.2.0"

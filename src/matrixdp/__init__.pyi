@@ -3,12 +3,19 @@ from . import (
     baselines,
     covariance,
     errors,
+    files,
+    ledger,
+    noise,
     postprocess,
     privacy,
     queries,
+    report,
     sensitivity,
     workloads,
 )
+from . import distributed as distributed
+from . import estimators as estimators
+from . import training as training
 from .covariance import Diagonal, Isotropic, Kronecker, SymmetricIsotropic
 from .errors import BudgetExceededError, InvalidParameterError, MatrixDPError
 from .mechanisms.imgm import IMGM
@@ -55,6 +62,9 @@ __all__ = [
     "baselines",
     "covariance",
     "errors",
+    "files",
+    "ledger",
+    "noise",
     "plan_for_budget",
     "plan_for_error",
     "postprocess",
@@ -63,6 +73,7 @@ __all__ = [
     "privacy_epsilon",
     "privacy_mu",
     "queries",
+    "report",
     "sensitivity",
     "workloads",
 ]

@@ -1,8 +1,6 @@
 """``python -m matrixdp``: the command line."""
 
-import sys
-
-from matrixdp_command import main
+from matrixdp_command import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start()

@@ -15,6 +15,7 @@ __all__ = [
     "MatrixDPError",
     "MissingExtraError",
     "NotPositiveDefiniteError",
+    "RankError",
     "ShapeError",
     "StorageError",
 ]
@@ -53,6 +54,11 @@ class KeyStateError(MatrixDPError, RuntimeError):
 # Not an error of the caller: the ledger has to be looked at before anything else is paid from it.
 class LedgerError(MatrixDPError, RuntimeError):
     """A ledger is not the one it should be: altered, an older copy, or of another version."""
+
+
+# Not an error of this process: the message says which other one has to be looked at.
+class RankError(MatrixDPError, RuntimeError):
+    """Another rank of a training has stopped, or is at another point of it."""
 
 
 class FileFormatError(MatrixDPError, ValueError):

@@ -176,8 +176,8 @@ def _defect(random: Random) -> str:
         return ""
     arguments = _command(random)
     if random.random() < 0.3:
-        place = random.randrange(1, len(arguments) + 1)
-        arguments[place : place + random.randrange(2)] = [random.choice(ODD_WORDS)]
+        position = random.randrange(1, len(arguments) + 1)
+        arguments[position : position + random.randrange(2)] = [random.choice(ODD_WORDS)]
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = main(arguments)

@@ -32,6 +32,8 @@ OPTIONS = [
 ]
 REPEATABLE = {
     ("budget", "--weight"),
+    ("plan", "--categories"),
+    ("plan", "--bins"),
     ("query", "histogram", "--categories"),
     ("query", "histogram", "--bins"),
     ("query", "marginals", "--categories"),

@@ -248,7 +248,7 @@ class Last:
         kill(process, number)
 last = Last()
 atexit.register(signal.raise_signal, signal.SIGINT)
-sys.exit(matrixdp_command.main())
+matrixdp_command.start()
 """
 
 
@@ -258,6 +258,46 @@ def test_while_the_process_ends_it_is_too_late(name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("spend as much again\n")
+
+
+# An interrupt while an import makes a class, which Python 3.11 turns into another error.
+IN_A_CLASS = """
+import signal, sys
+class Marked:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "matrixdp.cli.main":
+            class Made:
+                marked = Marked()
+sys.meta_path.insert(0, Interrupting())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import matrixdp_command
+matrixdp_command.start()
+"""
+
+
+def test_an_interrupt_while_a_class_is_made() -> None:
+    command = [sys.executable, "-c", IN_A_CLASS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "matrixdp: interrupted\n")
+
+
+CRASH_AT_THE_END = """
+import ctypes
+import matrixdp_command
+crash = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p)
+ctypes.pythonapi.Py_AtExit(crash)
+matrixdp_command.main = lambda: {code}
+matrixdp_command.start()
+"""
+
+
+@pytest.mark.parametrize(("code", "ended"), [(130, 130), (0, -signal.SIGABRT)])
+def test_a_crash_while_python_ends_does_not_replace_an_interrupt(code: int, ended: int) -> None:
+    command = [sys.executable, "-c", CRASH_AT_THE_END.format(code=code)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == ended
 
 
 @pytest.mark.thorough
@@ -279,8 +319,8 @@ def test_an_interrupt_at_any_time_says_what_happened(name: str) -> None:
             os.kill(process.pid, signal.SIGINT)
             output, error = process.communicate(timeout=60)
         made = {path.name for path in Path().rglob("*") if path.is_file()} - before
-        # The interpreter says so itself where it was interrupted before any module was imported.
-        if b"init_import_site" not in error:
+        # The interpreter says so itself where it was interrupted before it ran anything.
+        if b"init_import_site" not in error and b"Could not import runpy" not in error:
             assert process.returncode in {0, 4, 130, -signal.SIGINT}, error
         if process.returncode in {0, 4}:
             outcomes.add("released")

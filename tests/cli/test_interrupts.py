@@ -100,3 +100,38 @@ def test_a_status_line_is_replaced_and_wiped_out(
         show("searching")
         show("done")
     assert capfd.readouterr().err == "\rsearching\rdone     \r    \r"
+
+
+def test_an_interrupt_while_importing_ends_with_130() -> None:
+    code = (
+        "import signal, sys, types\n"
+        "class Slow(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n        raise KeyboardInterrupt\n"
+        "sys.modules['matrixdp.cli.main'] = Slow('matrixdp.cli.main')\n"
+        "import matrixdp_command\n"
+        "matrixdp_command.start()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "matrixdp: interrupted\n"
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    code = (
+        "import signal, sys, time, matrixdp.cli.main as program\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import matrixdp.cli.commands.curve as command\n"
+        "def slow(*_):\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "command.privacy_delta = slow\n"
+        "sys.exit(program.main(['curve', '--mu', '1']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.strip() == "matrixdp: interrupted"

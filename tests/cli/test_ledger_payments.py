@@ -376,3 +376,22 @@ def test_an_interrupt_at_any_time_says_what_it_has_left(name: str, times: int) -
         assert code in {0, 4, 130, -signal.SIGINT}, error
         assert paid == (code in {0, 4}), error
         assert (request in pending()) == (code == 4), error
+
+
+@pytest.mark.parametrize("kind", ["release", "streamed", "sum", "private mean", "answer"])
+def test_statements_name_the_unit_of_the_account(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms = ["--epsilon", "3", "--delta", "1e-5", "--neighbouring", "add-remove"]
+    for unit, several in (("person", []), ("clinic", ["--records-per-unit", "2"])):
+        create = ["ledger", "create", "--ledger", URL, "--account", unit, *terms, "--unit", unit]
+        assert main([*create, *several]) == 0
+        asked = [*COMMANDS[kind], "--ledger", URL, "--account", unit]
+        if unit == "person":
+            assert main([*asked, "--unit", "visit"]) == 2
+            assert "--unit 'visit' is not that of the account" in capsys.readouterr().err
+        assert main([*asked, "--purpose", "a report", "--force"]) == 0
+        (path,) = Path().glob("out*.json")
+        # A guarantee about one record would be read as one about all that a clinic has.
+        expected = {"purpose": "a report"} | ({} if several else {"unit": unit})
+        assert json.loads(path.read_text())["about"] == expected

@@ -37,6 +37,8 @@ COMMANDS = [
     f"account --noise-multiplier 1 --sampling-rate 0.01 --steps 10 --delta 1e-5 {RELATION}",
     f"compare --shape 3x3 --sensitivity 1 {BUDGET} --steps 2 --norm-bound 4",
     f"audit claim --noise-scale 5 --sensitivity 1 {BUDGET}",
+    f"audit claim --noise-scale 5 --sensitivity 1 --sampling-rate 0.1 --steps 3 {BUDGET}",
+    "audit rank-one --shape 1x3 --epsilon 1 --delta 1e-5",
     f"audit run --mechanism imgm --shape 2x2 --sensitivity 1 {BUDGET} {RELATION} --samples 1000",
     "verify old.npz",
 ]
@@ -66,9 +68,9 @@ def test_the_command_itself_works(command: str) -> None:
 def test_odd_words(command: str) -> None:
     words = command.split()
     found = [
-        [*words[:place], odd, *words[place + 1 :]]
-        for place in range(1, len(words))
+        [*words[:position], odd, *words[position + 1 :]]
+        for position in range(1, len(words))
         for odd in ODD_WORDS
-        if main([*words[:place], odd, *words[place + 1 :]]) == DEFECT
+        if main([*words[:position], odd, *words[position + 1 :]]) == DEFECT
     ]
     assert [[word[:30] for word in each] for each in found] == []

@@ -108,6 +108,39 @@ def plan(capsys: pytest.CaptureFixture[str], *options: str) -> Any:
     return answer(capsys, "plan", *options, "--delta", "1e-6")
 
 
+REPLACE = ["--neighbouring", "replace"]
+SEX = ["--categories", "sex=F,M"]
+AGE = ["--bins", "age=0,20,40,100"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["histogram", *SEX, *AGE],
+        ["groups", *COLUMNS, "--by", "sex", *SEX, "--order", "2"],
+        ["marginals", *SEX, *AGE, "--categories", "site=a,b", "--ways", "2"],
+        ["marginals", *SEX, *AGE, "--other", "sex", "--of", "age,sex", "--ways", "1"],
+    ],
+    ids=["histogram", "groups", "pairs", "columns"],
+)
+def test_counts_by_category_are_planned(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, *options = words
+    found = plan(capsys, "--query", kind, *options, *REPLACE, "--entry-error", "3")
+    assert max(map(max, found["standard_errors"])) == pytest.approx(3.0, rel=1e-9)
+    promise = ["--epsilon", repr(found["epsilon"]), "--delta", "1e-6", *REPLACE]
+    target = "out.npz" if kind == "marginals" else "out.csv"
+    preview = asked(capsys, "query", kind, "in.csv", target, *options, *promise, "--preview")
+    if kind == "marginals":
+        squares = np.square(found["standard_errors"])
+        assert preview["expected_rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=1e-9)
+        assert preview["queries"] == len(squares)
+    else:
+        errors = preview["previews"][0]["standard_errors"]
+        np.testing.assert_allclose(errors, found["standard_errors"], rtol=1e-9)
+
+
 def test_a_plan_takes_a_query(capsys: pytest.CaptureFixture[str]) -> None:
     found = plan(capsys, *QUERY, "--entry-error", "0.5", "--steps", "3")
     assert found["error"]["entry"] == pytest.approx(0.5, rel=1e-9)
@@ -134,6 +167,15 @@ def test_every_kind_of_query_is_planned(kind: str, capsys: pytest.CaptureFixture
     assert found["standard_errors"] == preview["standard_errors"]
 
 
+def test_a_mean_over_a_private_count_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*COLUMNS, "--neighbouring", "add-remove"]
+    found = plan(capsys, "--query", "mean", *options, "--epsilon", "1")
+    command = ["query", "mean", "in.csv", "out.csv", *options, *PROMISE[:4], "--preview"]
+    (preview,) = asked(capsys, *command)["previews"]
+    assert found["standard_errors"] == preview["standard_errors"]
+    assert found["count_error"] == preview["count_error"] > 0.0
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -141,7 +183,13 @@ def test_every_kind_of_query_is_planned(kind: str, capsys: pytest.CaptureFixture
         (["--shape", "2x2", "--norm", "1", "--epsilon", "1"], "pass --shape, or --query"),
         ([*QUERY, "--shape", "2x2", "--epsilon", "1"], "--query says the shape"),
         ([*QUERY, "--sensitivity", "2", "--epsilon", "1"], "--query says the shape"),
-        (["--query", "sum", "--norm", "1", "--epsilon", "1"], "--query needs --columns"),
+        (["--query", "sum", "--norm", "1", "--epsilon", "1"], "--query needs --neighbouring"),
+        (["--query", "sum", *REPLACE, "--norm", "1", "--epsilon", "1"], "--query needs --columns"),
+        ([*QUERY, "--by", "a", "--epsilon", "1"], "--by is not for --query covariance"),
+        (["--query", "histogram", *REPLACE, *COLUMNS, "--epsilon", "1"], "--columns is not for"),
+        (["--query", "groups", *REPLACE, *COLUMNS, *SEX, "--epsilon", "1"], "needs --by"),
+        (["--query", "marginals", *REPLACE, *SEX, "--epsilon", "1"], "--ways 2 must be from 1"),
+        (["--shape", "2x2", "--ways", "2", "--epsilon", "1"], "pass --shape, or --query"),
         (["--query", "mean", *COLUMNS, "--neighbouring", "replace", "--epsilon", "1"], "--count"),
         (QUERY, "pass --epsilon, or one of"),
         (["--shape", "2x2", "--sensitivity", "0", "--epsilon", "1"], "sensitivity=0.0"),

@@ -97,7 +97,7 @@ def test_what_is_not_installed_is_not_said_to_be_inapplicable(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> float:
-        raise MissingExtraError("it is not installed: pip install 'matrixdp[data]'")
+        raise MissingExtraError("it is not installed: pip install '.[data]'")
 
     monkeypatch.setattr("matrixdp.cli.commands.account.accounted_epsilon", missing)
     plan = [

@@ -150,7 +150,7 @@ def damaged(name: str, content: bytes) -> str:
         (["foreign.npy", "out.npy", *BALL], "foreign.npy"),
         (["object.npy", "out.npy", *BALL], "object.npy"),
         (["endless.npy", "out.npy", *BALL], "is cut short"),
-        (["folder.npy", "out.npy", *BALL], "folder.npy is a folder: name a file in it"),
+        (["folder.npy", "out.csv", *BALL], "a folder of chunks is released into another one"),
         (["in.npy", "out.npy", *PROMISE, "--box", "folder.npy"], "folder.npy is a folder"),
         (["flat.npy", "out.npy", *BALL], "two axes"),
         (["longer.npy", "out.npy", *BALL], "goes on after"),

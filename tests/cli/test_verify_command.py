@@ -69,6 +69,22 @@ def test_an_altered_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert "its digest differs" in capsys.readouterr().err
 
 
+def test_all_releases_that_match_a_pattern(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["a.npz", "out.csv", "out.npy", "out.npz"]
+    assert main(["verify", "*"]) == 0
+    assert capsys.readouterr().out == "".join(f"{n} proves its guarantee: {WORDS}\n" for n in names)
+    Path("out.csv").write_text("1,2\n")
+    assert main(["verify", "out.*"]) == 5
+    output = capsys.readouterr()
+    assert output.out == "".join(f"{n} proves its guarantee: {WORDS}\n" for n in names[2:])
+    assert output.err.startswith("matrixdp: NOT PROVEN: out.csv is not the file")
+    Path("out.none").touch()
+    for pattern, advice in {"out.*": "out.none.json is missing", "b.*": "no file matches"}.items():
+        assert main(["verify", pattern]) == 2
+        output = capsys.readouterr()
+        assert (output.out, advice in output.err) == ("", True)
+
+
 @pytest.mark.parametrize("name", ["out.npz", "a.npz"])
 def test_too_little_memory_is_no_false_claim(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 
 from cli.workload_asked import BUDGET, PREFIX
 from matrixdp import MatrixMechanism, WorkloadRelease
-from matrixdp.cli.commands.workload.text import read_workload
+from matrixdp.cli.commands.workload.options import read_workload
 from matrixdp.cli.main import main
 from matrixdp.files.publishing.strategies import load_strategy, save_strategy
 from matrixdp.workloads import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixdp.cli.commands.workload.text import read_workload, workload_files
+from matrixdp.cli.commands.workload.options import read_workload, workload_files
 from matrixdp.cli.main import main
 from matrixdp.errors import FileFormatError, InvalidParameterError
 from matrixdp.files.formats.arrow_format import write_arrow

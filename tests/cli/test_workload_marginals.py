@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from matrixdp import WorkloadRelease
-from matrixdp.cli.commands.workload.text import read_workload
+from matrixdp.cli.commands.workload.options import read_workload
 from matrixdp.cli.main import main
 from matrixdp.errors import InvalidParameterError
 from matrixdp.workloads import marginals, optimal_strategy

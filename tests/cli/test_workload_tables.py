@@ -70,6 +70,18 @@ def test_no_option_is_advised_for_columns_of_text(capsys: pytest.CaptureFixture[
     assert "secret" not in error
 
 
+def test_records_with_names_are_not_taken_by_position(capsys: pytest.CaptureFixture[str]) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    words = ["workload", "answer", "in.parquet", "out.npz", "--records", *BUDGET]
+    asked = [*words, "--neighbouring", "replace", "--workload", "marginals:3x3:1"]
+    parquet.write_table(arrow.table({"sex": [0, 1], "age": [2, 1]}), "in.parquet")
+    assert main(asked) == 2
+    assert "use `query marginals`" in capsys.readouterr().err
+    assert not Path("out.npz").exists()
+    parquet.write_table(arrow.table({"0": [0, 1], "1": [2, 1]}), "in.parquet")
+    assert main(asked) == 0
+
+
 @pytest.mark.parametrize("name", [f"a{suffix}" for suffix in LABELLED] + ["A.TSV"])
 def test_answers_in_every_table_format(name: str) -> None:
     if format_of(name) in ARROW:

@@ -39,7 +39,7 @@ from matrixdp.interrupts import ProgramInterrupts
 __all__ = ["main"]
 
 # Each is a module of `commands` with a function of that name, or with an `app` of subcommands.
-_COMMANDS = ("budget", "curve", "plan", "account", "compare", "release", "verify", "demo")
+_COMMANDS = ("budget", "curve", "plan", "account", "compare", "release", "verify", "report", "demo")
 _GROUPS = ("audit", "workload", "query", "ledger")
 
 

@@ -11,6 +11,7 @@ from matrixdp.cli.shared.options import (
     DeltaOption,
     NeighbouringOption,
     OptionalEpsilonOption,
+    SamplingRateOption,
     StepsOption,
     number_option,
 )
@@ -37,9 +38,7 @@ _LONG_WAIT = 1.0  # seconds, after which progress is shown
 
 
 def account(
-    sampling_rate: Annotated[
-        float, number_option("--sampling-rate", "Probability that a record is in a step.")
-    ],
+    sampling_rate: SamplingRateOption,
     steps: StepsOption,
     neighbouring: NeighbouringOption,
     delta: DeltaOption,

@@ -8,7 +8,6 @@ import typer
 
 from matrixdp.audit.comparison import Comparison, Contender
 from matrixdp.audit.comparison import compare as compare_all
-from matrixdp.cli.shared.figures import draw_bars, file_format
 from matrixdp.cli.shared.options import (
     AsJson,
     DeltaOption,
@@ -20,7 +19,7 @@ from matrixdp.cli.shared.options import (
     ShapeOption,
     StepsOption,
 )
-from matrixdp.cli.shared.output import check_file, print_json, print_table
+from matrixdp.cli.shared.output import check_file, draw_bars, file_format, print_json, print_table
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.rounding import shown_down, shown_exactly, shown_up
 

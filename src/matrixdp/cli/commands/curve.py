@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from matrixdp.cli.shared.figures import empty_figure, figure_content, file_format
 from matrixdp.cli.shared.options import (
     AsJson,
     Figure,
@@ -19,7 +18,14 @@ from matrixdp.cli.shared.options import (
     count_option,
     number_option,
 )
-from matrixdp.cli.shared.output import check_file, print_json, print_table
+from matrixdp.cli.shared.output import (
+    check_file,
+    empty_figure,
+    figure_content,
+    file_format,
+    print_json,
+    print_table,
+)
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.parameters import DELTA, EPSILON, MU, real_number

@@ -171,7 +171,7 @@ def _figure_bytes(truth: FloatArray, release: Release) -> bytes:
         axes.set_xticks(range(len(_NAMES)), _NAMES, rotation=90)
         axes.set_yticks(range(len(_NAMES)), _NAMES)
     canvas.colorbar(image, ax=canvas.axes, shrink=0.8)
-    canvas.suptitle(str(release.guarantee), fontsize="small")
+    canvas.suptitle(str(release.guarantee), fontsize="medium")
     content = io.BytesIO()
     canvas.savefig(content, format="png", dpi=150)
     return content.getvalue()

@@ -1,5 +1,7 @@
 """``matrixdp verify``: the guarantee of a saved file, proven again."""
 
+import glob
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,22 +11,35 @@ import typer
 
 from matrixdp.cli.shared.exit_codes import FalseClaimError
 from matrixdp.cli.shared.interrupts import interrupted_at_once
-from matrixdp.cli.shared.options import AsJson
+from matrixdp.cli.shared.options import (
+    AsJson,
+    SchedulerOption,
+)
 from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.progress import progress_bar
 from matrixdp.errors import FileFormatError, InvalidParameterError
-from matrixdp.files.formats.suffixes import with_word
-from matrixdp.files.publishing.releases import verify_release
-from matrixdp.files.publishing.stated_payment import read_payment
-from matrixdp.files.publishing.statement import read_schema, statement_path
+from matrixdp.files.formats.chunk_folders import read_layout_of
+from matrixdp.files.formats.chunk_layout import Mapper, by_threads
+from matrixdp.files.formats.suffixes import CHUNKED, with_word
+from matrixdp.files.publishing.chunked_release import verified_chunks
+from matrixdp.files.publishing.statement import statement_path
+from matrixdp.files.publishing.verification import Statement, verified_file
 from matrixdp.privacy.guarantee import Guarantee
+from matrixdp.queries.record_files import is_pattern
 
-__all__ = ["verify"]
+__all__ = ["check_kind", "verify"]
 
 
 def verify(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A saved release; its statement is FILE.json.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A saved release, or its folder of chunks; its statement is FILE.json. Or a "
+            "pattern in quotation marks, such as 'out-*.csv', for all releases that match.",
+        ),
     ],
+    scheduler: SchedulerOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove the guarantee of a saved release again, from the file and its statement FILE.json.
@@ -33,19 +48,42 @@ def verify(
     must be such as that noise leaves behind. That the noise was really drawn, from secret random
     bits, no file can show. Exit code 5 if FILE does not prove its guarantee.
     """
-    _check_names(file)
+    outcomes = [_reason_against(each, scheduler, as_json) for each in _releases(file)]
+    reasons = [reason for reason in outcomes if reason is not None]
+    if reasons:
+        raise FalseClaimError(f"NOT PROVEN: {'; '.join(reasons)}")
+
+
+def _releases(file: Path) -> list[Path]:
+    """Return the releases that a path or a pattern names; all of them are there."""
+    if not is_pattern(file):
+        _check_names(file)
+        return [file]
+    matches = sorted(map(Path, glob.glob(str(file), recursive=True)))  # noqa: PTH207 - also absolute
+    statements = {statement_path(match) for match in matches}
+    releases = [match for match in matches if match not in statements]
+    if not releases:
+        raise InvalidParameterError(f"no file matches {str(file)!r}: name saved releases")
+    for release in releases:
+        _check_names(release)
+    return releases
+
+
+def _reason_against(file: Path, scheduler: str | None, as_json: bool) -> str | None:
+    """Show what a release proves, and return why it proves nothing, if that is so."""
     try:
-        schema = read_schema(file)
-        guarantee, payment = _proven(file, schema), read_payment(file).payment
+        statement, guarantee = _proven(file, scheduler)
     except FileFormatError as error:
         if as_json:
             print_json({"file": str(file), "proven": False, "reason": str(error)})
-        raise FalseClaimError(f"NOT PROVEN: {error}") from error
+        return str(error)
+    payment = statement.payment
     if as_json:
-        fields = {"file": str(file), "schema": schema, "proven": True, **asdict(guarantee)}
+        said = {"file": str(file), "schema": statement.schema, "proven": True}
+        fields = {**said, **asdict(guarantee)}
         paid = {} if payment is None else {"payment": msgspec.structs.asdict(payment)}
         print_json({**fields, **paid})
-        return
+        return None
     typer.echo(f"{file} proves its guarantee: {guarantee}")
     if payment is not None:
         # What is stated; the ledger itself has to be asked whether that is so.
@@ -53,36 +91,46 @@ def verify(
             f"paid by account {payment.account}, entry {payment.sequence} of ledger "
             f"{payment.ledger}: `matrixdp ledger verify --ledger URL {file}` compares them"
         )
+    return None
 
 
-def _proven(file: Path, schema: str) -> Guarantee:
-    """Return the guarantee that a file of some kind proves."""
-    if schema.startswith("matrixdp-strategy/"):
-        raise InvalidParameterError(
-            f"{file} is a strategy: it holds no data and guarantees nothing; verify what workload "
-            "answer wrote"
-        )
+def _proven(file: Path, scheduler: str | None) -> tuple[Statement, Guarantee]:
+    """Return the statement of a file or a folder, and the guarantee that both prove."""
+    if file.is_dir():
+        return _proven_in_chunks(file, scheduler)
+    if scheduler is not None:
+        raise InvalidParameterError(f"--scheduler is for folders of chunks, and {file} is a file")
     with interrupted_at_once():
-        return _proven_release(file, schema)
+        return verified_file(file)
 
 
-def _proven_release(file: Path, schema: str) -> Guarantee:
-    if schema.startswith("matrixdp-workload-release/"):
-        # Late: workloads are slow to import.
-        from matrixdp.files.publishing.workload_releases import load_workload_release  # noqa: PLC0415
+def _proven_in_chunks(folder: Path, scheduler: str | None) -> tuple[Statement, Guarantee]:
+    """Prove one chunk after another: by threads, or on a running cluster."""
+    with ExitStack() as stack:
+        mapper: Mapper = by_threads
+        if scheduler is not None:
+            # Late: Dask is an extra, and slow to import. Threads need none.
+            from matrixdp.distributed.clusters import connected, mapper_on  # noqa: PLC0415
 
-        return load_workload_release(file).guarantee
-    return verify_release(file)
+            mapper = mapper_on(stack.enter_context(connected(scheduler)))
+        else:
+            stack.enter_context(interrupted_at_once())
+        rows, columns = read_layout_of(folder).grid
+        advance = stack.enter_context(progress_bar(rows * columns, "Checking chunks", after=1.0))
+        return verified_chunks(folder, mapper=mapper, advance=advance)
 
 
-def _check_names(file: Path) -> None:
-    """Raise if there is nothing to verify, with the name of what was probably meant."""
-    if not file.is_file():
+def check_kind(file: Path) -> None:
+    """Raise if a file is no release, with the name of what was probably meant."""
+    is_folder = bool(file.name) and file.is_dir()
+    if not (file.is_file() or is_folder):
         raise InvalidParameterError(f"{file} is not a file: name a saved release")
     if statement_path(file).is_file():
         return
+    if is_folder and file.suffix.lower() not in CHUNKED:
+        raise InvalidParameterError(f"{file} is not a file: name a saved release")
     stated = file.with_suffix("")
-    if file.suffix == ".json" and stated.is_file():
+    if file.suffix == ".json" and stated.exists():
         raise InvalidParameterError(f"{file} is a statement: pass {stated}, which it is about")
     # Means over a private count follow from their sum, which has the statement.
     beside = with_word(file, "sum")
@@ -90,7 +138,13 @@ def _check_names(file: Path) -> None:
         raise InvalidParameterError(
             f"{file} holds means, which follow from {beside} and its statement: verify that file"
         )
-    raise InvalidParameterError(
-        f"{statement_path(file)} is missing: a saved release is a file with its .json statement "
-        "beside it, and answers that workload export wrote have none"
-    )
+
+
+def _check_names(file: Path) -> None:
+    """Raise if there is nothing to verify."""
+    check_kind(file)
+    if not statement_path(file).is_file():
+        raise InvalidParameterError(
+            f"{statement_path(file)} is missing: a saved release is a file with its .json "
+            "statement beside it, and answers that workload export wrote have none"
+        )

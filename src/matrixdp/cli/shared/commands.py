@@ -25,7 +25,7 @@ ORDER = (
     *("--mechanism", "--shape", "--sampling-rate", "--steps"),
     # What one record can change.
     *("--sensitivity", "--symmetric", "--row-bounds", "--box", "--range", "--bounded"),
-    *("--norm", "--lower", "--upper", "--norm-bound", "--count"),
+    *("--norm", "--lower", "--upper", "--norm-bound", "--count", "--most-records"),
     # What is promised, and how it is shared out.
     *("--neighbouring", "--epsilon", "--mu", "--delta"),
     *("--unit", "--records-per-unit", "--claims-delta", "--plan"),
@@ -38,7 +38,9 @@ ORDER = (
     # What is made.
     *("--dataset", "--purpose"),
     *("--non-negative", "--integer", "--output", "--output-format", "--statement", "--folder"),
-    *("--csv", "--figure", "--preview", "--force", "--json", "--threads"),
+    *("--csv", "--figure", "--out", "--registry", "--preview", "--force", "--json", "--threads"),
+    # Who computes it.
+    *("--scheduler", "--worker-keys", "--no-check"),
 )
 """The options of all commands, in the order of every help."""
 

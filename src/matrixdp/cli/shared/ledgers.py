@@ -68,7 +68,7 @@ def opened_ledger(url: str, keys: Path | None) -> "Ledger":
 
 def default_keys(url: str) -> Path | None:
     """Return where the keys of an SQLite ledger are unless they are named, or None of others."""
-    from matrixdp.ledger.stores.opening import sqlite_path  # noqa: PLC0415
+    from matrixdp.ledger.stores import sqlite_path  # noqa: PLC0415
 
     path = sqlite_path(url)
     return None if path is None else path.with_name(path.name + ".keys")

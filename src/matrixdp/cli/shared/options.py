@@ -33,11 +33,14 @@ __all__ = [
     "OptionalUnitOption",
     "PreviewOption",
     "PurposeOption",
+    "SamplingRateOption",
+    "SchedulerOption",
     "SensitivityOption",
     "Shape",
     "ShapeOption",
     "StepsOption",
     "ThreadsOption",
+    "WorkerKeysOption",
     "about_from",
     "bound_option",
     "budget_from",
@@ -217,6 +220,9 @@ _SHAPE = typer.Option(
 )
 ShapeOption: TypeAlias = Annotated[Shape, _SHAPE]
 OptionalShapeOption: TypeAlias = Annotated[Shape | None, _SHAPE]
+SamplingRateOption: TypeAlias = Annotated[
+    float, number_option("--sampling-rate", "Probability that a record is in a step.")
+]
 StepsOption: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -248,6 +254,24 @@ ThreadsOption: TypeAlias = Annotated[
         metavar="COUNT",
         help="The most threads that draw noise; default: one for each processor. The result does "
         "not depend on it.",
+    ),
+]
+SchedulerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="The scheduler of a running cluster of Dask, such as tls://host:8786; default: this "
+        "machine.",
+    ),
+]
+WorkerKeysOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--worker-keys",
+        metavar="FILE",
+        help="With --scheduler: a key file that this machine and all workers read under this name; "
+        "made if there is none. It opens keys of releases, which are sent sealed.",
     ),
 ]
 AsJson: TypeAlias = Annotated[

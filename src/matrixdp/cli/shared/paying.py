@@ -69,6 +69,25 @@ class Paying:
                 f"give it up with `matrixdp ledger forfeit {self.request}`"
             ) from error
 
+    def unit(self, said: str | None) -> str | None:
+        """Return whom a record is about: what is said, or what the account says.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the two are not the same.
+        """
+        terms = None if self.account is None else self.account.terms
+        # A guarantee for one record is none for a unit that has several.
+        if terms is None or terms.unit == "record" or terms.records_per_unit > 1:
+            return said
+        if said not in (None, terms.unit):
+            raise InvalidParameterError(
+                f"--unit {said!r} is not that of the account, which promises something about one "
+                f"{terms.unit!r}: leave it out"
+            )
+        return terms.unit
+
     def fields(self) -> dict[str, object]:
         """Return who paid, and what is left, for programs."""
         if self.account is None:

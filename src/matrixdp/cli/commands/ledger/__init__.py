@@ -1,6 +1,6 @@
 """``matrixdp ledger``: budgets that survive, as people and programs see and keep them."""
 
-from matrixdp.cli.commands.ledger import accounts, history, keeping, unfinished
+from matrixdp.cli.commands.ledger import accounts, history, keeping
 from matrixdp.cli.shared.commands import command_group
 
 __all__ = ["app"]
@@ -10,8 +10,8 @@ app.command()(accounts.create)
 app.command()(accounts.status)
 app.command()(history.history)
 app.command()(history.explain)
-app.command()(unfinished.pending)
-app.command()(unfinished.finish)
-app.command()(unfinished.forfeit)
+app.command()(keeping.pending)
+app.command()(keeping.finish)
+app.command()(keeping.forfeit)
 app.command()(keeping.verify)
 app.command()(keeping.rotate)

@@ -3,12 +3,12 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
+from fractions import Fraction
 from typing import Annotated
 
 import typer
 
-from matrixdp.cli.commands.ledger.figure import drawn_history
-from matrixdp.cli.shared.figures import file_format
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     LedgerOption,
@@ -16,7 +16,14 @@ from matrixdp.cli.shared.ledgers import (
     opened_ledger,
 )
 from matrixdp.cli.shared.options import AsJson, Figure, Force, count_option
-from matrixdp.cli.shared.output import check_file, print_json, print_table
+from matrixdp.cli.shared.output import (
+    check_file,
+    empty_figure,
+    figure_content,
+    file_format,
+    print_json,
+    print_table,
+)
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.ledger import Balance, Entry
@@ -51,7 +58,7 @@ def history(
         address = book.address
     if figure is not None:
         shown = [one for one in known.values() if account in (None, one.name)]
-        write_all([(figure, drawn_history(entries, shown, file_format(figure)))], force=force)
+        write_all([(figure, _drawn(entries, shown, file_format(figure)))], force=force)
         typer.echo(f"wrote {figure}", err=True)
     if as_json:
         print_json({"ledger": address, "entries": [_fields(entry) for entry in entries]})
@@ -136,3 +143,53 @@ def _row(entry: Entry, known: dict[str, Balance]) -> list[str]:
         what,
         cost,
     ]
+
+
+def _drawn(entries: Sequence[Entry], accounts: Sequence[Balance], file_format: str) -> bytes:
+    """Draw the share of each account's budget that was spent, from its opening on."""
+    # Late, because matplotlib takes a second to load.
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+
+    canvas, axes = empty_figure(8.0, 4.5)
+    for account in accounts:
+        times, shares = _spent(entries, account)
+        (line,) = axes.step(times, shares, where="post", label=account.name)
+        axes.plot(times[1:-1], shares[1:-1], "o", markersize=3, color=line.get_color())
+        if account.limit.delta:
+            times, shares = _spent(entries, account, delta=True)
+            axes.step(
+                *(times, shares),
+                where="post",
+                linestyle=":",
+                color=line.get_color(),
+                label=f"{account.name}: delta for claims",
+            )
+    axes.axhline(100.0, color="#808080", linewidth=1.0, linestyle="--")
+    axes.set_ylim(0.0, 105.0)
+    axes.set_ylabel("spent, % of the budget")
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.set_xlabel("time (UTC)")
+    axes.set_title("Privacy budgets over time")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="upper left", fontsize=8)
+    return figure_content(canvas, file_format)
+
+
+def _spent(
+    entries: Sequence[Entry], account: Balance, *, delta: bool = False
+) -> tuple[list[datetime], list[float]]:
+    """Return when an account paid, and how much of its budget was spent then, in per cent."""
+    limit = account.limit.delta if delta else account.limit.mu_squared
+    spent, times, shares = Fraction(0), list[datetime](), list[float]()
+    for entry in entries:
+        cost = entry.facts["costs"].get(account.name) if entry.kind in PAYMENTS else None
+        opened = (entry.kind, entry.account) == ("open", account.name)
+        if cost is not None:
+            spent += Fraction(cost[1] if delta else cost[0])
+        if opened or cost is not None:
+            times.append(datetime.fromisoformat(entry.time))
+            shares.append(float(100 * spent / limit) if limit else 100.0)
+    # Up to the last entry of all.
+    return [*times, datetime.fromisoformat(entries[-1].time)], [*shares, shares[-1]]

@@ -7,9 +7,17 @@ from typing import Annotated, Any, cast
 import typer
 
 from matrixdp.cli.commands.plan.figure import drawn_errors
-from matrixdp.cli.commands.plan.query import KindOption, asked_query
+from matrixdp.cli.commands.plan.query import KindOption, Plannable, QueryOptions, asked_query
+from matrixdp.cli.commands.query.attributes import (
+    BinsOption,
+    CategoriesOption,
+    OfOption,
+    OptionalByOption,
+    OptionalOrderOption,
+    OptionalWaysOption,
+    OtherOption,
+)
 from matrixdp.cli.commands.query.options import Count, Lower, Norm, Upper
-from matrixdp.cli.shared.figures import file_format
 from matrixdp.cli.shared.options import (
     AsJson,
     DeltaOption,
@@ -24,13 +32,17 @@ from matrixdp.cli.shared.options import (
     StepsOption,
     number_option,
 )
-from matrixdp.cli.shared.output import check_file, print_json, print_table
-from matrixdp.cli.shared.previews import preview_fields
+from matrixdp.cli.shared.output import (
+    check_file,
+    file_format,
+    preview_fields,
+    print_json,
+    print_table,
+)
 from matrixdp.errors import BudgetExceededError, InvalidParameterError
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.planner import ErrorMeasure, plan_for_budget, plan_for_error
-from matrixdp.queries import Query
 from matrixdp.rounding import shown_down, shown_exactly, shown_up, sqrt_up
 
 __all__ = ["plan"]
@@ -48,6 +60,13 @@ def plan(
     lower: Lower = None,
     upper: Upper = None,
     count: Count = None,
+    categories: CategoriesOption = None,
+    bins: BinsOption = None,
+    other: OtherOption = None,
+    by: OptionalByOption = None,
+    order: OptionalOrderOption = None,
+    of: OfOption = None,
+    ways: OptionalWaysOption = None,
     epsilon: OptionalEpsilonOption = None,
     entry_error: Annotated[
         float | None, number_option("--entry-error", "Wanted standard error of one entry.")
@@ -73,11 +92,13 @@ def plan(
     wanted = _wanted(epsilon, entry_error, frobenius_error, largest_error)
     # With an error, epsilon is a limit and not what is spent.
     limit = None if epsilon is None else Budget(epsilon, delta)
+    bounds = (columns, norm, lower, upper, count)
+    options = QueryOptions(neighbouring, *bounds, categories, bins, other, by, order, of, ways)
     if kind is None:
-        others = (columns, neighbouring, norm, lower, upper, count)
-        if shape is None or any(each is not None for each in others):
+        if shape is None or options.given:
             raise InvalidParameterError(
-                "pass --shape, or --query with --columns, bounds and --neighbouring"
+                "pass --shape, or --query with the options of that command of `query`: "
+                "--neighbouring, --columns, bounds and what is counted by belong to --query"
             )
         planned = _of_shape(
             shape, 1.0 if sensitivity is None else sensitivity, steps, delta, limit, wanted
@@ -87,8 +108,7 @@ def plan(
             raise InvalidParameterError(
                 "--query says the shape and the sensitivity: leave them out"
             )
-        query = asked_query(kind, columns, neighbouring, norm, lower, upper, count)
-        planned = _of_query(query, steps, delta, limit, wanted)
+        planned = _of_query(asked_query(kind, options), steps, delta, limit, wanted)
     if figure is not None:
         write_all([(figure, planned.drawn(delta, file_format(figure)))], force=force)
         typer.echo(f"wrote {figure}", err=True)
@@ -198,7 +218,7 @@ def _of_shape(
 
 
 def _of_query(
-    query: Query, steps: int, delta: float, limit: Budget | None, wanted: _Wanted
+    query: Plannable, steps: int, delta: float, limit: Budget | None, wanted: _Wanted
 ) -> _Planned:
     if wanted is None:
         budget = cast("Budget", limit)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matrixdp.cli.shared.figures import empty_figure, figure_content
+from matrixdp.cli.shared.output import empty_figure, figure_content
 from matrixdp.parameters import EPSILON
 from matrixdp.privacy import privacy_mu
 from matrixdp.rounding import shown_up

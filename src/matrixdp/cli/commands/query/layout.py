@@ -1,6 +1,6 @@
 """The layout of a file of records, as its user says it, because nothing is guessed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeAlias
@@ -11,6 +11,7 @@ from matrixdp.cli.shared.options import character_option, names_of
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import grouped_float, nearest_float
 from matrixdp.privacy.guarantee import Neighbouring
+from matrixdp.queries import Bins, Categories
 
 __all__ = [
     "DecimalOption",
@@ -19,6 +20,7 @@ __all__ = [
     "MissingOption",
     "NamesOption",
     "ThousandsOption",
+    "check_fill",
     "layout_from",
 ]
 
@@ -108,8 +110,12 @@ class Layout:
             return cells
         if not self.fill:
             return None
-        fill = self.fill * (len(cells) if len(self.fill) == 1 else 1)
+        fill = self.fill_of(len(cells))
         return [value if gap else cell for cell, value, gap in zip(cells, fill, gaps, strict=True)]
+
+    def fill_of(self, columns: int) -> tuple[str, ...]:
+        """Return what a missing cell of each column counts as."""
+        return self.fill * columns if len(self.fill) == 1 else self.fill
 
     def __str__(self) -> str:
         """Say what becomes of missing cells, for statements; all of it is public."""
@@ -117,8 +123,52 @@ class Layout:
             return ""
         words = " or ".join(map(repr, self.missing))
         if self.fill:
-            return f"; missing cells ({words}) count as {', '.join(self.fill)}"
-        return f"; records with a missing cell ({words}) are left out"
+            return f"missing cells ({words}) count as {', '.join(self.fill)}"
+        return f"records with a missing cell ({words}) are left out"
+
+
+def check_fill(
+    layout: Layout, columns: Sequence[str], attributes: Mapping[str, Categories | Bins]
+) -> None:
+    """Raise unless what missing cells count as fits their columns: before any cell is read.
+
+    Parameters
+    ----------
+    layout : Layout
+        What the user says.
+    columns : sequence of str
+        Those that are read.
+    attributes : mapping
+        Of the columns that are counted by; the others hold numbers.
+    """
+    if not layout.fill:
+        return
+    values = layout.fill_of(len(columns))
+    if len(values) != len(columns):
+        raise InvalidParameterError(
+            f"--fill has {len(values)} values: pass one, or one for each of the {len(columns)} "
+            f"columns {','.join(columns)}"
+        )
+    for name, value in zip(columns, values, strict=True):
+        wrong = _misfit(value, attributes.get(name), layout.read_number)
+        if wrong is not None:
+            raise InvalidParameterError(f"--fill {value!r} for column {name!r} is {wrong}")
+
+
+def _misfit(
+    value: str, attribute: Categories | Bins | None, read_number: Callable[[str], float]
+) -> str | None:
+    """Return why a column cannot hold a value, or None if it can."""
+    if isinstance(attribute, Categories):
+        listed = attribute.other is not None or value in attribute.labels
+        return None if listed else "not among its --categories"
+    try:
+        number = read_number(value)
+    except ValueError:
+        return "not a number"
+    if attribute is None or attribute.edges[0] <= number <= attribute.edges[-1]:
+        return None
+    return "in none of its --bins"
 
 
 def layout_from(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Concatenate, TypeAlias
 
 import typer
 
+from matrixdp.cli.commands.query.files import RecordFiles
 from matrixdp.cli.commands.query.layout import (
     DecimalOption,
     FillOption,
@@ -16,10 +17,10 @@ from matrixdp.cli.commands.query.layout import (
     MissingOption,
     NamesOption,
     ThousandsOption,
+    check_fill,
     layout_from,
 )
 from matrixdp.cli.commands.query.output import QueryOutput
-from matrixdp.cli.commands.query.source import RecordFile
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     OptionalAccountOption,
@@ -39,6 +40,7 @@ from matrixdp.cli.shared.options import (
     OptionalUnitOption,
     PreviewOption,
     PurposeOption,
+    SchedulerOption,
     ThreadsOption,
     about_from,
     budget_from,
@@ -49,7 +51,8 @@ from matrixdp.cli.shared.paying import paying_from
 from matrixdp.errors import InvalidParameterError
 from matrixdp.files.formats.decimals import nearest_float
 from matrixdp.privacy.guarantee import Neighbouring, checked_neighbouring
-from matrixdp.queries import PublicBounds
+from matrixdp.queries import Bins, Categories, PublicBounds
+from matrixdp.queries.exact_sums import MOST_RECORDS
 
 __all__ = [
     "Asked",
@@ -72,7 +75,8 @@ Source: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="IN",
-        help="Records: text with names in row 1 (.csv, .tsv, .csv.gz), .parquet, .arrow or .npy.",
+        help="Records: text with names in row 1 (.csv, .tsv, .csv.gz), .parquet, .arrow, .npy or "
+        ".zarr; a folder of .parquet files, or a pattern in quotes, 'part-*.parquet'.",
     ),
 ]
 Target: TypeAlias = Annotated[
@@ -93,6 +97,13 @@ Count: TypeAlias = Annotated[
         "--count", "Divide by this public number; under replace it is the number of records."
     ),
 ]
+MostRecords: TypeAlias = Annotated[
+    int,
+    count_option(
+        "--most-records",
+        "A public bound of the number of records; beyond 2**30 it costs accuracy.",
+    ),
+]
 ClippedShare: TypeAlias = Annotated[
     float | None,
     number_option(
@@ -111,14 +122,28 @@ class Asked:
     neighbouring: Neighbouring
     layout: Layout
     output: QueryOutput
+    scheduler: str | None
+
+    def record_file(
+        self, columns: tuple[str, ...], attributes: Sequence[Categories | Bins] = ()
+    ) -> RecordFiles:
+        """Return some columns of the records, or raise if what missing cells count as is wrong."""
+        check_fill(self.layout, columns, {each.name: each for each in attributes})
+        return RecordFiles(self.source, columns, self.layout, self.scheduler)
 
 
 @dataclass(frozen=True)
 class AskedOfNumbers(Asked):
     """What commands on numbers are given besides: columns and public bounds."""
 
-    file: RecordFile
+    columns: tuple[str, ...]
     bounds: PublicBounds
+    most_records: int
+
+    @property
+    def file(self) -> RecordFiles:
+        """The columns of numbers."""
+        return self.record_file(self.columns)
 
 
 def asked(
@@ -143,6 +168,7 @@ def asked(
     purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
+    scheduler: SchedulerOption = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Asked:
@@ -151,11 +177,11 @@ def asked(
     budget = budget_from(epsilon, delta, mu)
     relation = checked_neighbouring(neighbouring)
     layout = layout_from(delimiter, names, decimal, thousands, missing, fill, relation)
-    about = about_from(dataset, purpose, unit)
+    about = about_from(dataset, purpose, paying.unit(unit))
     output = QueryOutput(
         source, target, budget, paying, threads, force, as_json, preview, about, str(layout)
     )
-    return Asked(source, relation, layout, output)
+    return Asked(source, relation, layout, output, scheduler)
 
 
 def asked_of_numbers(
@@ -184,6 +210,8 @@ def asked_of_numbers(
     purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
+    scheduler: SchedulerOption = None,
+    most_records: MostRecords = MOST_RECORDS,
     force: Force = False,
     as_json: AsJson = False,
 ) -> AskedOfNumbers:
@@ -193,13 +221,24 @@ def asked_of_numbers(
     said = (unit, dataset, purpose)
     written = (delimiter, names, decimal, thousands, missing, fill)
     common = asked(
-        source, target, *guarantee, *written, *paid_from, *said, preview, threads, force, as_json
+        source,
+        target,
+        *guarantee,
+        *written,
+        *paid_from,
+        *said,
+        preview,
+        threads,
+        scheduler,
+        force,
+        as_json,
     )
     wanted = tuple(name.strip() for name in columns.split(","))
     return AskedOfNumbers(
         **vars(common),
-        file=RecordFile(source, wanted, common.layout),
+        columns=wanted,
         bounds=public_bounds(wanted, norm, lower, upper),
+        most_records=most_records,
     )
 
 

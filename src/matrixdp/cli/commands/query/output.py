@@ -1,8 +1,8 @@
 """The output of ``matrixdp query``: files that prove themselves, and a report."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,8 @@ from matrixdp.cli.commands.workload.measuring import (
 )
 from matrixdp.cli.shared.exit_codes import ReleasedButCutShortError
 from matrixdp.cli.shared.labels import warn_of_lost_labels
-from matrixdp.cli.shared.output import print_json
+from matrixdp.cli.shared.output import preview_fields, print_json
 from matrixdp.cli.shared.paying import Paying
-from matrixdp.cli.shared.previews import preview_fields
 from matrixdp.cli.shared.streams import reporting_release
 from matrixdp.errors import MatrixDPError
 from matrixdp.files.formats.matrices import write_matrix
@@ -44,12 +43,13 @@ from matrixdp.queries import (
 )
 from matrixdp.queries.preview import shown_errors
 from matrixdp.queries.private_count import release_means_to, sum_path
+from matrixdp.queries.record_files import files_of
 from matrixdp.rounding import shown_up
 from matrixdp.workloads import Workload
 
 __all__ = ["QueryOutput"]
 
-Blocks = Callable[[], Iterator[Any]]
+Blocks = Callable[[], Any]
 """Starts to read the records; they are read once for each question."""
 
 _IN_WORDS: dict[PaidCount, str] = {
@@ -72,7 +72,7 @@ class QueryOutput:
     preview: bool = False
     about: About | None = None
     reading: str = ""
-    """What becomes of missing cells, in words that follow the query's."""
+    """What becomes of missing cells, in words; empty if nothing was said of them."""
 
     def __post_init__(self) -> None:
         """Raise if the target's name does not say a format, for instance because it is empty."""
@@ -151,7 +151,7 @@ class QueryOutput:
         self._check_targets([self.target, beside, statement])
         with self.paying.reporting_pending():
             released = release_means_to(
-                *(self.target, blocks(), query.bounds, self.budget, self._words(query)),
+                *(self.target, blocks(), query.of_records, self.budget, self._words(query)),
                 privacy_filter=self.paying.account,
                 request=self.paying.request,
                 force=self.force,
@@ -174,10 +174,12 @@ class QueryOutput:
         typer.echo("\n".join(map(str, previews)))
 
     def _words(self, query: Query) -> str:
-        return f"{query}{self.reading}"
+        return f"{query}; {self.reading}" if self.reading else str(query)
 
     def release_marginals(self, table: ContingencyTable, workload: Workload, cells: Blocks) -> None:
         """Release the tables of a workload, whose names the statement holds."""
+        # Their statement has no query in words, after which the rule could be said.
+        about = replace(self.about or About(), missing=self.reading) if self.reading else self.about
         check_archive_name(self.target)
         if not self.preview:
             self._check_targets([self.target, statement_path(self.target)])
@@ -194,7 +196,7 @@ class QueryOutput:
                 request=self.paying.request,
                 force=self.force,
                 threads=self.threads,
-                about=self.about,
+                about=about,
             )
         report_measurements(mechanism, self.target, self.paying, as_json=self.as_json)
 
@@ -228,7 +230,7 @@ class QueryOutput:
         return path
 
     def _check_targets(self, targets: Sequence[Path]) -> None:
-        check_inputs_survive(targets, [self.source])
+        check_inputs_survive(targets, files_of(self.source))
         # An earlier attempt at what was paid may have made them.
         for path in () if self.paying.resumed else targets:
             check_target(path, force=self.force)

@@ -1,4 +1,4 @@
-"""Records from files, for ``matrixdp query``: chosen columns of text, .npy, Parquet and Arrow.
+"""Records from a file, for ``matrixdp query``: of text, .npy, zarr, Parquet and Arrow.
 
 Errors name the column, and the row where a cell cannot be read: nothing is released of such a file.
 They never show a cell. How many records there are is private; what a record holds is checked by the
@@ -6,7 +6,7 @@ query, whose errors name no row.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,14 @@ from matrixdp.files.formats.numpy_format import map_npy
 from matrixdp.files.formats.opening import foreign_errors, opened
 from matrixdp.files.formats.progress import read_with_progress
 from matrixdp.files.formats.suffixes import ARROW, TEXT, check_format, format_of
-from matrixdp.queries.sources import arrow_batches, arrow_blocks
+from matrixdp.queries.record_files import arrow_batches
+from matrixdp.queries.sources import arrow_blocks
+from matrixdp.queries.stored_arrays import StoredRows, opened_zarr
 
 __all__ = ["RecordFile"]
 
 T = TypeVar("T")
-_FORMATS = (".npy", *TEXT, *ARROW)
+_FORMATS = (".npy", ".zarr", *TEXT, *ARROW)
 _ROWS_TOGETHER = 4096
 _PLAIN = Layout()
 
@@ -41,19 +43,25 @@ class RecordFile:
     ----------
     path : Path
         Text whose first row has names, such as ``.csv``, a ``.parquet`` or ``.arrow`` file, or a
-        ``.npy`` file, whose columns are numbered from 0.
+        ``.npy`` file or ``.zarr`` array, whose columns are numbered from 0.
     columns : sequence of str
         Names or numbers of columns, in the order that they are wanted.
     layout : Layout, optional
         How the file is written.
+    rows : pair of int, optional
+        Which rows of a ``.zarr`` array; by default all.
+    quiet : bool, optional
+        Whether to show no progress bar.
     """
 
     path: Path
     columns: tuple[str, ...]
     layout: Layout = _PLAIN
+    rows: tuple[int, int] | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
-        """Raise if the format is not known or no column is named."""
+        """Raise if the format is not known, or no column is named."""
         check_format(self.path, _FORMATS)
         if self.layout.for_text and self._format not in TEXT:
             raise InvalidParameterError(
@@ -62,11 +70,6 @@ class RecordFile:
         if self.layout.names is not None and self._format in ARROW:
             raise InvalidParameterError(
                 f"--names is for files without names, unlike {self._format}"
-            )
-        if len(self.layout.fill) not in (0, 1, len(self.columns)):
-            raise InvalidParameterError(
-                f"--fill has {len(self.layout.fill)} values: pass one, or one for each of the "
-                f"{len(self.columns)} columns"
             )
         if not all(self.columns) or len(set(self.columns)) != len(self.columns):
             raise InvalidParameterError(
@@ -84,12 +87,11 @@ class RecordFile:
                 yield np.array(block, dtype=np.float64)
             return
         match self._format:
-            case ".npy":
-                array, positions = self._mapped()
+            case ".npy" | ".zarr":
                 with self._progress() as advance:
-                    for start in range(0, len(array), _ROWS_TOGETHER):
-                        yield array[start : start + _ROWS_TOGETHER, positions]
-                        advance(_ROWS_TOGETHER / len(array))
+                    for rows, share in self._array_blocks():
+                        yield rows
+                        advance(share)
             case _:
                 with self._progress(known=False):
                     yield from arrow_blocks(self.path, list(self.columns))
@@ -119,9 +121,9 @@ class RecordFile:
                         columns = [column.to_pylist() for column in batch.columns]
                     yield columns
         else:
-            array, positions = self._mapped()
-            for start in range(0, len(array), _ROWS_TOGETHER):
-                yield array[start : start + _ROWS_TOGETHER, positions].T.tolist()
+            for block, _ in self._array_blocks():
+                for start in range(0, len(block), _ROWS_TOGETHER):
+                    yield block[start : start + _ROWS_TOGETHER].T.tolist()
 
     def _cells(self, readers: Sequence[Callable[[str], Any]]) -> Iterator[list[list[Any]]]:
         """Yield blocks of the cells of records, read from text; missing ones by their rule."""
@@ -135,11 +137,22 @@ class RecordFile:
             if kept:
                 yield kept
 
-    def _mapped(self) -> tuple[NDArray[Any], list[int]]:
-        array = map_npy(self.path)
+    def _array_blocks(self) -> Iterator[tuple[NDArray[Any], float]]:
+        """Yield blocks of the columns of an array, and the share of the file that each is."""
+        stored = self._format == ".zarr"
+        array = opened_zarr(self.path) if stored else map_npy(self.path)
         if array.ndim != 2:
             raise FileFormatError(f"{self.path} must hold one array with two axes")
-        return array, [self._index(name, array.shape[1]) for name in self.columns]
+        positions = [self._index(name, array.shape[1]) for name in self.columns]
+        rows = array.shape[0]
+        start, stop = self.rows or (0, rows)
+        blocks: Iterable[NDArray[Any]] = (
+            StoredRows(array, start, stop)
+            if stored
+            else (array[row : row + _ROWS_TOGETHER] for row in range(0, rows, _ROWS_TOGETHER))
+        )
+        for block in blocks:
+            yield block[:, positions], len(block) / (stop - start)
 
     def _index(self, name: str, width: int) -> int:
         if self.layout.names is not None:
@@ -158,7 +171,8 @@ class RecordFile:
     @contextmanager
     def _progress(self, *, known: bool = True) -> Iterator[Callable[[float], None]]:
         """Show a progress bar if the file is large and takes long to read."""
-        if not self.path.is_file() or self.path.stat().st_size < LARGE_FILE:
+        small = self.path.is_file() and self.path.stat().st_size < LARGE_FILE
+        if self.quiet or small or not self.path.exists():
             yield lambda _: None
             return
         # Late, because progress bars are slow to import.
@@ -237,7 +251,7 @@ class RecordFile:
 
 
 def _without_empty_end(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
-    """Yield rows but for empty ones at the end, which mean nothing; others may be lost records."""
+    """Yield rows, except for empty ones at the end; empty rows before may be lost records."""
     empty = None
     for number, row in enumerate(rows, start=1):
         if row and empty is not None:
@@ -249,13 +263,13 @@ def _without_empty_end(rows: Iterator[list[str]], path: Path) -> Iterator[list[s
 
 
 def _word(value: Any) -> str:
-    """Return what a cell of a file of numbers and text would be in text."""
-    text = "null" if value is None else _as_text(value)
-    return repr(value) if text is None else text
+    """Return what a cell would be in text, also where it holds nothing."""
+    text = _as_text(value)
+    return "null" if text is None else text
 
 
 def _as_text(value: Any) -> str | None:
-    """Return the category that a cell names; None, which no category is, where it names none."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip() if isinstance(value, str | int) else None
+    """Return what a cell of a file of numbers and text would be in text; None for none at all."""
+    if value is None:
+        return None
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()

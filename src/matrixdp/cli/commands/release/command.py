@@ -1,13 +1,12 @@
 """The command ``matrixdp release``: its options, and the way of a matrix through it."""
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+from matrixdp.cli.commands.release.chunked import Cluster, released_in_chunks
 from matrixdp.cli.commands.release.output import (
     Outcome,
     Paths,
@@ -16,7 +15,8 @@ from matrixdp.cli.commands.release.output import (
     statement_target,
 )
 from matrixdp.cli.commands.release.preview import show_preview
-from matrixdp.cli.shared.labels import CommandWithLabels, Labels, check_labels
+from matrixdp.cli.commands.release.reading import Reading
+from matrixdp.cli.shared.labels import CommandWithLabels, Labels
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     OptionalAccountOption,
@@ -37,7 +37,9 @@ from matrixdp.cli.shared.options import (
     OptionalUnitOption,
     PreviewOption,
     PurposeOption,
+    SchedulerOption,
     ThreadsOption,
+    WorkerKeysOption,
     about_from,
     bound_option,
     budget_from,
@@ -53,7 +55,7 @@ from matrixdp.files.formats.decimal_range import cover_decimals
 from matrixdp.files.formats.decimals import upper_float
 from matrixdp.files.formats.numpy_format import NpyLayout, read_layout
 from matrixdp.files.formats.progress import Share
-from matrixdp.files.formats.suffixes import ARROW, FORMATS, LABELLED, TEXT, format_of
+from matrixdp.files.formats.suffixes import FORMATS, LABELLED, TEXT, format_of
 from matrixdp.files.publishing.atomic import write_all
 from matrixdp.files.publishing.paid_release import release_to
 from matrixdp.files.publishing.releases import encode_release
@@ -79,10 +81,15 @@ COMMAND_CLASS = CommandWithLabels
 
 def release(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help=f"A file ({', '.join(FORMATS)}), or - for stdin.")
+        str,
+        typer.Argument(
+            metavar="IN",
+            help=f"A file ({', '.join(FORMATS)}), a folder of chunks (.zarr, .npy, .parquet), "
+            "a pattern of .npy or .parquet files in quotes, or - for stdin.",
+        ),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="OUT", help="The file to make, or - for stdout.")
+        str, typer.Argument(metavar="OUT", help="The file or folder to make, or - for stdout.")
     ],
     delta: DeltaOption,
     neighbouring: NeighbouringOption,
@@ -155,6 +162,16 @@ def release(
     purpose: PurposeOption = None,
     preview: PreviewOption = False,
     threads: ThreadsOption = None,
+    scheduler: SchedulerOption = None,
+    worker_keys: WorkerKeysOption = None,
+    no_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-check",
+            help="For folders of chunks: compute IN once instead of twice. A number that may not "
+            "be released is noticed after paying then.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -168,19 +185,25 @@ def release(
         format_named(source, input_format, "input"),
         format_named(target, output_format, "output"),
     )
-    reading = _Reading(suffixes[0], header, index, delimiter, names_of(columns))
+    reading = Reading(suffixes[0], header, index, delimiter, names_of(columns))
     reading.check(largest)
+    cluster = Cluster(scheduler, worker_keys, check=not no_check)
+    in_chunks = cluster.is_used(source, suffixes, threads)
+    if in_chunks:
+        reading.check_of_folder()
     if preview:
         show_preview(mechanism, suffixes[0], largest, as_json=as_json)
         return
     paying = paying_from(ledger, account, keys, request, target=target)
     beside = statement_target(target, statement)
-    about = about_from(dataset, purpose, unit)
+    about = about_from(dataset, purpose, paying.unit(unit))
     paths = Paths(source, target, suffixes[1], beside, force, paying, about)
     paths.check([_bounds_file(row_bounds), _bounds_file(box)], as_json=as_json)
     layout = _streamable_layout(source, suffixes, target, mechanism)
     with paying.reporting_pending():
-        if layout is not None:
+        if in_chunks:
+            done = released_in_chunks(mechanism, paths, cluster)
+        elif layout is not None:
             done = _released_in_parts(mechanism, layout, paths, threads)
         else:
             matrix = reading.read(source)
@@ -189,49 +212,6 @@ def release(
                 mechanism = _covering_decimals(mechanism, matrix, largest, paths.source_name)
             done = _released_in_memory(mechanism, matrix, paths, threads)
     report_release(done, paths, as_json=as_json)
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How IN is to be read."""
-
-    suffix: str
-    header: Labels | None
-    index: Labels | None
-    delimiter: str | None
-    columns: Sequence[str] | None
-
-    def check(self, largest: float | None) -> None:
-        """Refuse options that the format has no use for."""
-        for given, option, formats in (
-            (largest, "--range", TEXT),
-            (self.delimiter, "--delimiter", TEXT),
-            (self.header, "--header", LABELLED),
-            (self.index, "--index", LABELLED),
-            (self.columns, "--columns", LABELLED),
-        ):
-            if given is not None and self.suffix not in formats:
-                raise InvalidParameterError(
-                    f"{option} is for {', '.join(formats)}, but IN is {self.suffix}"
-                )
-        if self.columns is not None and self.suffix in TEXT and self.header is None:
-            raise InvalidParameterError("--columns names columns of the first row: add --header")
-
-    def read(self, source: str) -> MatrixFile:
-        """Return the matrix, with labels that may be published."""
-        # Columns of Parquet and Arrow files always have names.
-        header = Labels.NAMES if self.suffix in ARROW and self.header is None else self.header
-        matrix = read_source(
-            source,
-            self.suffix,
-            header=header is not None,
-            index=self.index is not None,
-            delimiter=self.delimiter,
-            columns=self.columns,
-            offered=("--header", "--index", "--delimiter", "--columns"),
-        )
-        check_labels(matrix, header, self.index, text=self.suffix in TEXT)
-        return matrix
 
 
 def _streamable_layout(

@@ -12,7 +12,7 @@ from matrixdp.cli.shared.paying import Paying
 from matrixdp.cli.shared.streams import STREAM, check_stdout, reporting_release
 from matrixdp.covariance import Covariance, SymmetricIsotropic
 from matrixdp.errors import InvalidParameterError
-from matrixdp.files.formats.suffixes import FORMATS, format_of
+from matrixdp.files.formats.suffixes import CHUNKED, FORMATS, format_of
 from matrixdp.files.publishing.atomic import check_inputs_survive, check_target
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.about import About
@@ -74,7 +74,7 @@ def format_named(path: str, given: str | None, side: str) -> str:
             f"{side} {path!r} does not end like a file of a known format: use one of "
             f"{', '.join(FORMATS)}"
         )
-    if suffix not in FORMATS:
+    if suffix not in {*FORMATS, *CHUNKED} or (suffix == ".zarr" and path == STREAM):
         raise InvalidParameterError(
             f"{side} {path!r} is of format {suffix!r}: use one of {', '.join(FORMATS)}"
         )

@@ -16,8 +16,9 @@ from matrixdp.cli.commands.workload.options import (
     WorkloadOption,
     check_delimiter,
     check_distinct,
+    read_workload,
+    workload_files,
 )
-from matrixdp.cli.commands.workload.text import read_workload, workload_files
 from matrixdp.cli.shared.ledgers import (
     KeysOption,
     OptionalAccountOption,
@@ -43,9 +44,10 @@ from matrixdp.cli.shared.options import (
 from matrixdp.cli.shared.paying import paying_from
 from matrixdp.cli.shared.streams import read_source
 from matrixdp.errors import InvalidParameterError
-from matrixdp.files.formats.suffixes import FORMATS, TEXT, check_format, format_of
+from matrixdp.files.formats.suffixes import ARROW, FORMATS, TEXT, check_format, format_of
 from matrixdp.files.publishing.atomic import check_target
 from matrixdp.files.publishing.statement import check_archive_name, statement_path
+from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.parameters import LARGEST_EXACT_INTEGER, real_array
 from matrixdp.privacy.guarantee import checked_neighbouring
 from matrixdp.workloads import Workload
@@ -109,8 +111,8 @@ def answer(
     if preview:
         show_preview(computed_mechanism(queries, budget, relation, strategy), as_json=as_json)
         return
-    about = about_from(dataset, purpose, unit)
     paying = paying_from(ledger, account, keys, request, target=target)
+    about = about_from(dataset, purpose, paying.unit(unit))
     check_archive_name(target)
     # An earlier attempt at what was paid may have made them.
     for path in () if paying.resumed else (target, statement_path(target)):
@@ -118,7 +120,11 @@ def answer(
     saved = [] if strategy is None else [strategy]
     check_distinct(target, [source, *saved, *workload_files(workload)])
     counted = _read(source, delimiter)
-    given = _checked_records(counted, queries) if records else _checked_histogram(counted, queries)
+    given = (
+        _checked_records(counted, queries)
+        if records
+        else _checked_histogram(counted.array, queries)
+    )
     mechanism = computed_mechanism(queries, budget, relation, strategy)
     release = mechanism.release_records_to if records else mechanism.release_to
     with paying.reporting_pending():
@@ -133,16 +139,18 @@ def answer(
     report_measurements(mechanism, target, paying, as_json=as_json)
 
 
-def _read(source: Path, delimiter: str | None) -> "NDArray[Any]":
+def _read(source: Path, delimiter: str | None) -> MatrixFile:
     # A count that float64 would round is not the count of the file: the noise covers what one
     # record changes in integers, and nothing else.
     return read_source(
         str(source),
         format_of(source),
+        # Names, where the format has them; in text their row is a cell that is no number.
+        header=format_of(source) in ARROW,
         decimals="exact",
         delimiter=delimiter if format_of(source) in TEXT else None,
         offered=("--delimiter",),
-    ).array
+    )
 
 
 def _checked_histogram(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
@@ -157,8 +165,13 @@ def _checked_histogram(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any
     return checked_counts(counts, queries)
 
 
-def _checked_records(given: "NDArray[Any]", queries: Workload) -> "NDArray[Any]":
-    numbers = real_array(given, "IN", axes=2)
+def _checked_records(given: MatrixFile, queries: Workload) -> "NDArray[Any]":
+    if given.columns is not None and len(queries.dimensions) > 1:
+        raise InvalidParameterError(
+            "IN has names of columns, and a workload has none to match: use `query marginals`, "
+            "which goes by name, or a file without names, such as .npy"
+        )
+    numbers = real_array(given.array, "IN", axes=2)
     # Text files hold decimals, which may be integers.
     wrong = (abs(numbers) > LARGEST_EXACT_INTEGER) | (numbers % 1 != 0)
     if bool(wrong.any()):

@@ -12,9 +12,10 @@ from matrixdp.cli.commands.workload.options import (
     WorkloadOption,
     check_delimiter,
     check_distinct,
+    read_workload,
     search_status,
+    workload_files,
 )
-from matrixdp.cli.commands.workload.text import read_workload, workload_files
 from matrixdp.cli.shared.interrupts import interrupted_at_once
 from matrixdp.cli.shared.options import (
     AsJson,

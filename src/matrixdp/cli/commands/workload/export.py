@@ -21,6 +21,7 @@ from matrixdp.files.publishing.atomic import check_target, hidden_beside, hidden
 from matrixdp.files.publishing.statement import statement_path
 from matrixdp.mechanisms.labelled import MatrixFile
 from matrixdp.mechanisms.workload_release import WorkloadRelease
+from matrixdp.queries.preview import shown_errors
 from matrixdp.workloads import CellNames, marginals
 from matrixdp.workloads.cell_names import named_queries
 
@@ -58,7 +59,8 @@ def export(
         typer.Option(
             "--wide",
             help="With --table: a row for each cell of the first attribute and a column for each "
-            "combination of the others, without errors; default: a row for each count.",
+            "combination of the others; standard errors are in the report. Default: a row for each "
+            "count, with its standard error.",
         ),
     ] = False,
     force: Force = False,
@@ -85,7 +87,8 @@ def export(
             # What was not found exactly is always said.
             warnings.simplefilter("always")
             answers = asked.answers(nonnegative=nonnegative, integer=integer)
-        errors = None if nonnegative or integer or wide else asked.errors()
+        errors = None if nonnegative or integer else asked.errors()
+        in_report = errors.reshape(asked.shape[0], -1) if wide and errors is not None else None
         written = _laid_out(asked, answers, errors, wide=wide, named=format_of(target) in LABELLED)
     # Late, because progress bars are slow to import.
     from matrixdp.cli.shared.progress import progress_bar  # noqa: PLC0415
@@ -105,10 +108,13 @@ def export(
                 "queries": len(answers),
                 "non_negative": nonnegative,
                 "whole": integer,
+                **({} if in_report is None else {"standard_errors": in_report.tolist()}),
                 **asdict(release.guarantee),
             }
         )
         return
+    if in_report is not None:
+        typer.echo(shown_errors(in_report), err=True)
     typer.echo(
         f"wrote {target}: plain numbers without a certificate; keep {source} and "
         f"{statement_path(source)}, which prove the guarantee: {release.guarantee}",

@@ -1,4 +1,4 @@
-"""``matrixdp audit``: what noise really guarantees, by the exact curve and from samples."""
+"""``matrixdp audit run``: a mechanism of this library, audited from samples."""
 
 import itertools
 import math
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from matrixdp.audit.claim import ClaimAudit, audit_claim
 from matrixdp.audit.empirical import (
     EmpiricalAudit,
     audit_mechanism,
@@ -20,8 +19,7 @@ from matrixdp.audit.empirical import (
 )
 from matrixdp.baselines.gaussian import AnalyticGaussian, ClassicGaussian
 from matrixdp.baselines.mvg import MVG
-from matrixdp.cli.shared.commands import command_group
-from matrixdp.cli.shared.exit_codes import DEFECT, FALSE_CLAIM
+from matrixdp.cli.shared.exit_codes import DEFECT
 from matrixdp.cli.shared.options import (
     AsJson,
     DeltaOption,
@@ -44,7 +42,7 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.budget import Budget
 from matrixdp.privacy.composition import composed_mu
 from matrixdp.privacy.guarantee import Guarantee, Neighbouring, checked_neighbouring
-from matrixdp.rounding import shown_down, shown_exactly, shown_up
+from matrixdp.rounding import shown_down, shown_up
 from matrixdp.sensitivity.sets import FrobeniusBall
 from matrixdp.workloads import Prefix
 
@@ -54,67 +52,7 @@ if TYPE_CHECKING:
     from matrixdp.mechanisms.mechanism import Mechanism
     from matrixdp.mechanisms.release import Release
 
-__all__ = ["app"]
-
-app = command_group("Audit claims and mechanisms.")
-
-
-@app.command()
-def claim(
-    noise_scale: Annotated[
-        float, number_option("--noise-scale", "Standard deviation of the noise on every entry.")
-    ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    sensitivity: SensitivityOption = 1.0,
-    steps: StepsOption = 1,
-    as_json: AsJson = False,
-) -> None:
-    """Show what Gaussian noise really guarantees, beside what was claimed of it.
-
-    Exit code 5 if the claim is false.
-    """
-    found = audit_claim(noise_scale, sensitivity, epsilon=epsilon, delta=delta, steps=steps)
-    _show_claim(found, noise_scale, sensitivity, steps, as_json=as_json)
-    # After the numbers, which can be read whatever the exit code.
-    if not found.holds:
-        raise typer.Exit(FALSE_CLAIM)
-
-
-def _show_claim(
-    found: ClaimAudit, noise_scale: float, sensitivity: float, steps: int, *, as_json: bool
-) -> None:
-    if as_json:
-        print_json(
-            {
-                "noise_scale": noise_scale,
-                "sensitivity": sensitivity,
-                "steps": steps,
-                "epsilon": found.epsilon,
-                "delta": found.delta,
-                "holds": found.holds,
-                "mu": found.mu,
-                "true_epsilon": found.true_epsilon,
-                "true_delta": found.true_delta,
-                "needed_noise_scale": found.needed_noise_scale,
-            }
-        )
-        return
-    print_table(
-        ["", "claimed", "true"],
-        [
-            # What was claimed is shown as entered; what is true is rounded to the private side.
-            ["epsilon at that delta", shown_exactly(found.epsilon), shown_up(found.true_epsilon)],
-            ["delta at that epsilon", shown_exactly(found.delta), shown_up(found.true_delta)],
-            [
-                "noise scale, used and needed",
-                shown_exactly(noise_scale),
-                shown_up(found.needed_noise_scale),
-            ],
-        ],
-        title=f"mu = {shown_up(found.mu)}: the claim " + ("holds" if found.holds else "is FALSE"),
-    )
-
+__all__ = ["run"]
 
 # Seconds until a progress bar is shown.
 _LONG_WAIT = 1.0
@@ -122,7 +60,6 @@ _OUTPUTS_TOGETHER = 100
 _NAMES = "imgm, analytic, classic, mvg or matrix"
 
 
-@app.command()
 def run(
     mechanism: Annotated[str, typer.Option("--mechanism", help=f"{_NAMES}.")],
     shape: ShapeOption,
