@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from matrixdp.audit.curves import CURVES, Curve
-from matrixdp.cli.shared.figures import empty_figure, figure_content
+from matrixdp.cli.shared.output import empty_figure, figure_content
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from matrixdp_experiments.datasets import DataSet, load_dataset
-from matrixdp_experiments.datasets.adult_columns import COLUMNS, Number
+from matrixdp_experiments.datasets.adult import COLUMNS, Number
 from matrixdp_experiments.features import ImageFeatures
 
 _DIABETES_TRAINED = 300  # of 442 records, in the order of the file

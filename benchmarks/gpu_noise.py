@@ -46,14 +46,20 @@ def seconds_on_the_clock(work: Callable[[], object], repetitions: int = 20) -> f
     return (time.perf_counter() - start) / repetitions
 
 
-def kernel_alone(value: torch.Tensor, scales: np.ndarray) -> Callable[[], None]:
-    """Return the launch of the kernel on a value."""
+def noise_alone(value: torch.Tensor, scales: np.ndarray) -> Callable[[], None]:
+    """Return the launches of the kernels on a value."""
     kind = np.dtype(str(value.dtype).removeprefix("torch."))
     context = NoiseContext.of_scales(tuple(value.shape), kind, scales)
     kernel, stream = cuda_kernel(0), ReleaseKey.generate().bind(context)
     there = ScaleTensor(scales, context.shape, kernel.device)
     undecided, out = UndecidedList(value.numel(), kernel.device), torch.empty_like(value)
-    return lambda: kernel(value, out, there, stream, undecided)
+
+    def drawn() -> None:
+        undecided.tensor.zero_()
+        kernel(value, out, there, stream, undecided)
+        kernel.decide(out, there, stream, undecided)
+
+    return drawn
 
 
 def rows_of(size: int, name: str) -> list[tuple[str, int, str, float]]:
@@ -62,8 +68,8 @@ def rows_of(size: int, name: str) -> list[tuple[str, int, str, float]]:
     mechanism = mdp.IMGM(mdp.FrobeniusBall(1.0, neighbouring="replace"), mdp.Budget(1.0, 1e-5))
     scales = np.random.default_rng(0).uniform(1.0, 2.0, (_ROWS, 1))
     works = {
-        "kernel": seconds(kernel_alone(value, np.array([[3.7]]))),
-        "kernel, a scale for each row": seconds(kernel_alone(value, scales)),
+        "noise": seconds(noise_alone(value, np.array([[3.7]]))),
+        "noise, a scale for each row": seconds(noise_alone(value, scales)),
         "release": seconds_on_the_clock(lambda: mechanism.release(value)),
         "torch.randn": seconds(lambda: torch.randn_like(value)),
         "copy on the device": seconds(value.clone),

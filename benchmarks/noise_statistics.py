@@ -1,4 +1,4 @@
-"""A thousand million samples of exact noise against the normal distribution.
+"""A billion samples of exact noise against the normal distribution.
 
 Moments, chi-square, Kolmogorov-Smirnov, tails past 4 sigma: see ``tests/reference/normality.py``.
 Every run uses a fresh key, so a p-value below 1e-3 or so is worth a second run. One below 1e-9 is

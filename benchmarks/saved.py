@@ -4,14 +4,18 @@ import csv
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def save(name: str, figures: Mapping[str, float]) -> None:
-    """Write ``results/<name>.csv`` if the script was started with ``--save``."""
+def save(name: str, figures: Mapping[str, float], packages: Iterable[str] = ()) -> None:
+    """Write ``results/<name>.csv`` if the script was started with ``--save``.
+
+    With the versions of packages that the figures rest on.
+    """
     if "--save" not in sys.argv[1:]:
         return
     RESULTS.mkdir(exist_ok=True)
@@ -22,6 +26,7 @@ def save(name: str, figures: Mapping[str, float]) -> None:
         writer.writerow(["commit", made_by])
         writer.writerow(["processor", processor()])
         writer.writerow(["python", platform.python_version()])
+        writer.writerows((f"version of {each}", version(each)) for each in packages)
         writer.writerows((what, f"{figure:.4g}") for what, figure in figures.items())
 
 

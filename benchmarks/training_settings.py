@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,14 +16,16 @@ class Setting:
 
     name: str
     model: Callable[[], nn.Module]
-    image: tuple[int, int, int]
+    shape: tuple[int, ...]  # of a record
     examples: int
+    words: int = 0  # where records are integers below this, of which each is to tell the next one
     views: int = 1
     half: bool = False
     channels_last: bool = False
     opacus: bool = True
     exact: bool = False  # whether the mode exact is measured, too
     training: bool = False  # whether `PrivateTraining` is, with lots that are drawn
+    loop: bool = False  # whether only eager steps are, in a loop over lots
 
 
 class Residual(nn.Module):
@@ -84,7 +87,75 @@ def perceptron() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
+class Logits(nn.Module):
+    """A model of transformers as one that returns logits: of every next word, or of classes."""
+
+    def __init__(self, model: nn.Module, *, words: bool) -> None:
+        super().__init__()
+        self.model = model
+        self._words = words
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits, with the classes on the second axis."""
+        if self._words:
+            made: Tensor = self.model(input_ids=inputs, use_cache=False).logits
+            return made[:, :-1].mT
+        classes: Tensor = self.model(pixel_values=inputs).logits
+        return classes
+
+
+def gpt2(adapters: int = 0, **changes: Any) -> nn.Module:
+    """Return GPT-2 small, all of it or with adapters of LoRA of some rank."""
+    import transformers  # noqa: PLC0415
+
+    options: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**options | changes))
+    if adapters:
+        import peft  # noqa: PLC0415
+
+        places = ["c_attn", "c_proj", "c_fc"]
+        config = peft.LoraConfig(r=adapters, target_modules=places, fan_in_fan_out=True)
+        model = peft.get_peft_model(model, config)
+    return Logits(model, words=True)
+
+
+def llama(**changes: Any) -> nn.Module:
+    """Return a model like Llama with 110 million weights: half of the tables are its head."""
+    import transformers  # noqa: PLC0415
+
+    options: dict[str, Any] = {
+        "vocab_size": 32_000,
+        "hidden_size": 768,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 9,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": False,
+    }
+    config = transformers.LlamaConfig(**options | changes)
+    return Logits(transformers.LlamaForCausalLM(config), words=True)
+
+
+def vit() -> nn.Module:
+    """Return ViT-B/16 for ten classes."""
+    import transformers  # noqa: PLC0415
+
+    config = transformers.ViTConfig(
+        num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    return Logits(transformers.ViTForImageClassification(config), words=False)
+
+
+def small_llama() -> nn.Module:
+    """Return a transformer of 0.7 million weights."""
+    blocks = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    return llama(vocab_size=1000, hidden_size=128, intermediate_size=344, **blocks)
+
+
 COLOUR = (3, 32, 32)
+WORDS = 50_257
+TRANSFORMER: dict[str, Any] = {"training": True, "loop": True}
 GPU_SETTINGS = (
     Setting(
         "VGG-16, lot 1,024, TF32",
@@ -118,8 +189,17 @@ GPU_SETTINGS = (
         channels_last=True,
         opacus=False,
     ),
+    Setting("GPT-2 small, 512 words, lot 32, TF32", gpt2, (512,), 32, WORDS, **TRANSFORMER),
+    Setting("Llama-like, 110M, 512 words, lot 32, TF32", llama, (512,), 32, 32_000, **TRANSFORMER),
+    Setting("ViT-B/16, lot 32, TF32", vit, (3, 224, 224), 32, **TRANSFORMER),
+    Setting(
+        "GPT-2 small, LoRA of rank 16, 512 words, lot 32, TF32",
+        *(lambda: gpt2(16), (512,), 32, WORDS),
+        **TRANSFORMER,
+    ),
 )
 CPU_SETTINGS = (
     Setting("LeNet, lot 256, CPU", lenet, (1, 28, 28), 256, exact=True, training=True),
     Setting("MLP, lot 256, CPU", perceptron, (1, 28, 28), 256, training=True),
+    Setting("Llama-like, 0.7M, 64 words, lot 32, CPU", small_llama, (64,), 32, 1000, **TRANSFORMER),
 )

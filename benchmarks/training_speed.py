@@ -1,4 +1,4 @@
-"""How much longer a private training step takes than a plain one, here and in Opacus.
+"""The time of a private training step over that of a plain one, here and in Opacus.
 
 Each row is one way to train a model on one device. "matrixdp" is what a user of `PrivateTraining`
 gets by default: secret lots, drawn from eight times as many records, and exact noise, in a loop
@@ -22,7 +22,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from saved import RESULTS, commit, processor
@@ -45,7 +45,12 @@ class Way:
     eager: Callable[[], Step]
     graph: Callable[[], Step] | None = None
     repetitions: int = 15
-    warm_up: int = 12  # until lots have had every size
+    warm_up: int = 12
+    memory: bool = True  # whether it is measured, too
+
+
+# Steps until lots have had every size.
+_UNTIL_EVERY_SIZE = 60
 
 
 _DATA = 8  # of so many times as many records lots are drawn
@@ -59,8 +64,12 @@ class Workbench:
         rows = setting.examples * setting.views
         self._setting = setting
         self._device = device
-        self._inputs = torch.randn(rows, *setting.image, device=device)
-        self._targets = torch.randint(0, 10, (rows,), device=device)
+        if setting.words:
+            self._inputs = torch.randint(setting.words, (rows, *setting.shape), device=device)
+            self._targets = self._inputs[:, 1:].contiguous()
+        else:
+            self._inputs = torch.randn(rows, *setting.shape, device=device)
+            self._targets = torch.randint(0, 10, (rows,), device=device)
         if setting.channels_last:
             self._inputs = self._inputs.to(memory_format=torch.channels_last)
 
@@ -88,7 +97,7 @@ class Workbench:
             rows = len(inputs)
             with tracer.on():
                 with self._autocast():
-                    losses = functional.cross_entropy(model(inputs), targets, reduction="none")
+                    losses = _losses_of(model(inputs), targets)
                 by_example = losses.reshape(rows // views, views).mean(1)
                 uses = tracer.uses(by_example, rows // views)
             with torch.no_grad():
@@ -135,7 +144,7 @@ class Workbench:
     def _losses(self, model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         def losses(inputs: Tensor, targets: Tensor) -> Tensor:
             with self._autocast():
-                return functional.cross_entropy(model(inputs), targets, reduction="none")
+                return _losses_of(model(inputs), targets)
 
         return losses
 
@@ -147,10 +156,11 @@ class Workbench:
 
     def _data(self) -> tuple[Tensor, Tensor]:
         examples = self._setting.examples
-        inputs = self._inputs[:examples].repeat(_DATA, 1, 1, 1)
+        inputs = self._inputs[:examples].repeat(_DATA, *[1] * len(self._setting.shape))
         if self._setting.channels_last:
             inputs = inputs.to(memory_format=torch.channels_last)
-        return inputs, self._targets[:examples].repeat(_DATA)
+        targets = self._targets[:examples]
+        return inputs, targets.repeat(_DATA, *[1] * (targets.ndim - 1))
 
     def _plan(self, times: int) -> TrainingPlan:
         """Return a plan for the lot out of so many times as many records."""
@@ -205,7 +215,11 @@ class Workbench:
 
         def step() -> None:
             private.zero_grad()
-            loss = criterion(wrapped(self._inputs), self._targets)
+            made, targets, options = wrapped(self._inputs), self._targets, {}
+            if ghost and targets.ndim > 1:  # as it takes sequences
+                options = {"shape": targets.shape}
+                made, targets = made.mT.flatten(0, 1), targets.flatten()
+            loss = criterion(made, targets, **options)
             loss.backward()
             private.step()
 
@@ -224,6 +238,12 @@ class Workbench:
             self._device, torch.bfloat16, enabled=self._setting.half, cache_enabled=False
         ):
             yield
+
+
+def _losses_of(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return one loss for each row: the mean over its words."""
+    losses = functional.cross_entropy(logits, targets, reduction="none")
+    return losses if losses.ndim == 1 else losses.mean(1)
 
 
 def captured(step: Step) -> Step:
@@ -280,21 +300,31 @@ def own_gibibytes(setting: Setting, way: str) -> tuple[float, float]:
 
 def ways_to_train(setting: Setting, bench: Workbench) -> dict[str, Way]:
     """Return all ways to take a step of a setting, by name."""
-    ways = {
-        "plain": Way(bench.plain, lambda: captured(bench.plain())),
-        "matrixdp, engine": Way(bench.private, lambda: captured(bench.private())),
-    }
+    ways = {"plain": Way(bench.plain, lambda: captured(bench.plain()))}
+    if not setting.loop:
+        ways["matrixdp, engine"] = Way(bench.private, lambda: captured(bench.private()))
     if setting.training:
         ways |= {
-            "matrixdp": Way(lambda: bench.loop(None), lambda: bench.captured(None)),
-            "matrixdp, simulated noise": Way(lambda: bench.loop(0), lambda: bench.captured(0)),
+            "matrixdp": Way(
+                lambda: bench.loop(None),
+                lambda: bench.captured(None),
+                repetitions=40,
+                warm_up=_UNTIL_EVERY_SIZE,
+            ),
+            "matrixdp, simulated noise": Way(
+                lambda: bench.loop(0),
+                lambda: bench.captured(0),
+                repetitions=40,
+                warm_up=_UNTIL_EVERY_SIZE,
+                memory=False,
+            ),
         }
     if setting.exact:
         ways["matrixdp, mode exact"] = Way(bench.exact, repetitions=1, warm_up=1)
     if setting.opacus and _has_opacus():
         ways["Opacus, hooks"] = Way(lambda: bench.opacus(ghost=False))
         ways["Opacus, ghost clipping"] = Way(lambda: bench.opacus(ghost=True))
-    return ways
+    return {name: replace(way, graph=None) for name, way in ways.items()} if setting.loop else ways
 
 
 def alternately(ways: Mapping[str, Way], setting: Setting) -> list[dict[str, object]]:
@@ -302,8 +332,19 @@ def alternately(ways: Mapping[str, Way], setting: Setting) -> list[dict[str, obj
 
     They take their steps in turns, so that a slower minute is one for all of them.
     """
-    steps = {name: way.eager() for name, way in ways.items()}
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    steps: dict[str, Step] = {}
+    refused: dict[str, str] = {}
+    for name, way in ways.items():
+        try:
+            step = way.eager()
+            step()
+        except Exception as error:
+            if not name.startswith("Opacus"):
+                raise
+            refused[name] = _refusal(error)
+        else:
+            steps[name] = step
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(3 + max(way.repetitions for way in ways.values())):
         for name, step in steps.items():
             if turn < 3 + ways[name].repetitions:
@@ -317,7 +358,7 @@ def alternately(ways: Mapping[str, Way], setting: Setting) -> list[dict[str, obj
             "eager_ms": round(1e3 * statistics.median(taken[3:]), 3),
         }
         for name, taken in times.items()
-    ]
+    ] + [{"setting": setting.name, "way": name, "eager_ms": why} for name, why in refused.items()]
 
 
 def figures(setting: Setting, name: str, way: Way) -> dict[str, object]:
@@ -325,13 +366,23 @@ def figures(setting: Setting, name: str, way: Way) -> dict[str, object]:
     row: dict[str, object] = {"setting": setting.name, "way": name}
     try:
         row["eager_ms"] = round(milliseconds(way.eager(), way.repetitions, way.warm_up), 3)
-        first, later = own_gibibytes(setting, name)
-        row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
+        if way.memory:
+            first, later = own_gibibytes(setting, name)
+            row |= {"first_gib": round(first, 3), "peak_gib": round(later, 3)}
         if way.graph is not None:
             row["graph_ms"] = round(milliseconds(way.graph(), way.repetitions, way.warm_up), 3)
     except torch.cuda.OutOfMemoryError:
         row["eager_ms"] = "out of memory"
+    except Exception as error:
+        if not name.startswith("Opacus"):
+            raise
+        row["eager_ms"] = _refusal(error)
     return row
+
+
+def _refusal(error: Exception) -> str:
+    """Return why Opacus does not take a model, which is a figure as well."""
+    return f"refused: {type(error).__name__}"
 
 
 def measured(setting: Setting, device: str) -> list[dict[str, object]]:
