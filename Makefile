@@ -8,23 +8,28 @@ NOISE_BENCH := .venv-opendp/.installed
 WORKLOAD_BENCH := .venv-jax/.installed
 TRAINING_BENCH := .venv-opacus/.installed
 ESTIMATOR_BENCH := .venv-diffprivlib/.installed
-# make benchmark SAVE=--save keeps the figures in results/, which the README quotes.
+CLAIMS_BENCH := .venv-claims/.installed
+DOCS := .venv/.docs-installed
+DIST := .venv-dist/.installed
+NOTEBOOKS := .venv-notebooks/.installed
+# make benchmark SAVE=--save keeps the figures in results/, which docs/benchmarks.md shows.
 SAVE ?=
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests share the cores by processes; workers that are done take over what others have left.
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 # One thread for each process: several on every core wait for each other most of the time.
-test test-thorough test-crashes test-processors core-test: export OMP_NUM_THREADS = 1
+docs docs-test test test-thorough test-crashes test-processors core-test: export OMP_NUM_THREADS = 1
 # What rests on the digits of BLAS and of numpy's own loops.
 SENSITIVE := tests/baselines tests/covariance tests/estimators tests/files tests/mechanisms tests/postprocess \
 	tests/privacy/loss tests/queries \
 	tests/sensitivity tests/workloads
 
-.PHONY: demo test test-thorough test-crashes test-processors core-test lint types format figures benchmark \
-	benchmark-accountants benchmark-estimators benchmark-gpu-noise benchmark-ledger benchmark-marginals \
+.PHONY: demo dist docs docs-test test test-thorough test-crashes test-processors core-test lint types format \
+	figures notebooks benchmark benchmark-accountants benchmark-bounds benchmark-claims benchmark-dask benchmark-estimators \
+	benchmark-gpu-noise benchmark-ledger benchmark-marginals \
 	benchmark-noise \
-	benchmark-postprocess benchmark-queries benchmark-sizes benchmark-start-up benchmark-training \
+	benchmark-postprocess benchmark-queries benchmark-ranks benchmark-sizes benchmark-start-up benchmark-training \
 	benchmark-workloads noise-statistics clean
 .DELETE_ON_ERROR:
 
@@ -56,6 +61,22 @@ test-processors: $(DEV)
 core-test: $(BARE)
 	.venv-core/bin/python $(PYTEST)
 
+# Wheel and source distribution in dist/, built twice with equal digests and tried in an empty
+# environment; digests and a bill of materials in build/.
+dist: $(DIST)
+	.venv-dist/bin/python release/dist.py
+
+# The documentation site, in build/docs. From the beginning each time: so a page that is no more
+# leaves nothing behind. A warning is an error.
+docs: $(DOCS)
+	rm -rf build/docs build/doctrees
+	.venv/bin/python -m sphinx -c docs -d build/doctrees --fail-on-warning --keep-going --nitpicky \
+		--quiet . build/docs
+
+# Its links, its reference, and what a browser shows of it.
+docs-test: docs
+	.venv/bin/python -m pytest -m site tests/website
+
 lint: $(DEV)
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
@@ -67,11 +88,19 @@ format: $(DEV)
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
 
-# The curves of docs/comparison.md, and the numbers under them; the figure of docs/postprocess.md,
-# from numbers that are saved.
+# The picture of the README; the curves of docs/comparison.md and their numbers; the figures of
+# docs/postprocess.md and docs/estimators_on_data.md, and the page docs/benchmarks.md, from numbers that
+# are saved.
 figures: $(CORE)
+	.venv/bin/python -m matrixdp demo --folder docs/figures/demo
 	.venv/bin/python benchmarks/comparison_curves.py
 	.venv/bin/python benchmarks/shrinkage_figure.py
+	.venv/bin/python benchmarks/estimators_figure.py
+	.venv/bin/python benchmarks/page.py
+
+# The notebooks in examples/, from the scripts beside them.
+notebooks: $(NOTEBOOKS)
+	.venv-notebooks/bin/python release/notebooks.py
 
 benchmark: $(CALIBRATION_BENCH)
 	.venv-accounting/bin/python benchmarks/calibration_speed.py $(SAVE)
@@ -80,6 +109,9 @@ benchmark: $(CALIBRATION_BENCH)
 # Some minutes: peers that do not finish are stopped.
 benchmark-accountants: $(CALIBRATION_BENCH)
 	.venv-accounting/bin/python benchmarks/accountants.py $(SAVE)
+
+benchmark-claims: $(CLAIMS_BENCH)
+	.venv-claims/bin/python benchmarks/other_claims.py $(SAVE)
 
 benchmark-noise: $(DEV) $(NOISE_BENCH)
 	.venv/bin/python benchmarks/release_speed.py $(SAVE)
@@ -93,6 +125,10 @@ benchmark-start-up: $(BARE)
 # PostgreSQL takes part if a server is installed.
 benchmark-ledger: $(DEV)
 	PYTHONPATH=tests .venv/bin/python benchmarks/ledger_payments.py $(SAVE)
+
+benchmark-dask: $(DEV)
+	.venv/bin/python benchmarks/dask_release.py $(SAVE)
+	.venv/bin/python benchmarks/dask_queries.py $(SAVE)
 
 # Errors before and after; `make figures` draws what is saved.
 benchmark-postprocess: $(DEV)
@@ -114,6 +150,10 @@ benchmark-marginals: $(DEV)
 benchmark-training: $(TRAINING_BENCH)
 	.venv-opacus/bin/python benchmarks/training_speed.py $(SAVE)
 
+# Private steps over plain ones on two ranks, beside the same ratio in one process.
+benchmark-ranks: $(DEV)
+	.venv/bin/python benchmarks/training_ranks.py $(SAVE)
+
 # On a GPU.
 benchmark-gpu-noise: $(DEV)
 	.venv/bin/python benchmarks/gpu_noise.py $(SAVE)
@@ -122,11 +162,15 @@ benchmark-gpu-noise: $(DEV)
 benchmark-estimators: $(DEV) $(ESTIMATOR_BENCH) $(NOISE_BENCH)
 	.venv/bin/python benchmarks/estimators.py $(SAVE)
 
+# CTG is the path of ctg.csv, of which the script says more.
+benchmark-bounds: $(DEV)
+	.venv/bin/python benchmarks/estimator_bounds.py $(CTG) $(SAVE)
+
 # Ten minutes or so.
 benchmark-sizes: $(DEV)
 	.venv/bin/python benchmarks/workload_sizes.py $(SAVE)
 
-# A thousand million samples: some minutes.
+# A billion samples: some minutes.
 noise-statistics: $(DEV)
 	PYTHONPATH=tests .venv/bin/python benchmarks/noise_statistics.py
 
@@ -142,6 +186,10 @@ $(CORE): .venv/bin/python pyproject.toml constraints.txt
 $(DEV): .venv/bin/python pyproject.toml experiments/pyproject.toml constraints.txt
 	.venv/bin/python $(INSTALL) --editable '.[dev,fast,train]' --editable experiments
 	@touch $@ $(CORE)
+
+$(DOCS): $(DEV)
+	.venv/bin/python $(INSTALL) --editable '.[docs]'
+	@touch $@
 
 $(BARE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-core
@@ -168,6 +216,12 @@ $(TRAINING_BENCH): pyproject.toml constraints.txt benchmarks/requirements-traini
 	.venv-opacus/bin/python $(INSTALL) --editable '.[train]' --requirement benchmarks/requirements-training.txt
 	@touch $@
 
+# Not constrained: diffprivlib needs an older scikit-learn than the one that is tested with.
+$(CLAIMS_BENCH): pyproject.toml benchmarks/requirements-claims.txt
+	$(PYTHON) -m venv .venv-claims
+	.venv-claims/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement benchmarks/requirements-claims.txt
+	@touch $@
+
 # Without matrixdp: only its script for peers runs here, which reads arrays and prints scores. Not
 # constrained: it needs an older scikit-learn than the one that is tested with.
 $(ESTIMATOR_BENCH): benchmarks/requirements-diffprivlib.txt
@@ -175,5 +229,17 @@ $(ESTIMATOR_BENCH): benchmarks/requirements-diffprivlib.txt
 	.venv-diffprivlib/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements-diffprivlib.txt
 	@touch $@
 
+# Builds nothing itself but the distributions: matrixdp is not installed here.
+$(DIST): release/requirements.txt
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check --requirement release/requirements.txt
+	@touch $@
+
+$(NOTEBOOKS): pyproject.toml constraints.txt release/requirements-notebooks.txt
+	$(PYTHON) -m venv .venv-notebooks
+	.venv-notebooks/bin/python $(INSTALL) --editable '.[fast,sklearn,train]' --requirement release/requirements-notebooks.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-core .venv-accounting .venv-opendp .venv-jax .venv-opacus .venv-diffprivlib demo-output
+	rm -rf build dist .venv .venv-core .venv-accounting .venv-opendp .venv-jax .venv-opacus .venv-diffprivlib .venv-dist .venv-notebooks demo-output

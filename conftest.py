@@ -5,8 +5,12 @@ from importlib.util import find_spec
 collect_ignore_glob = []
 if find_spec("sklearn") is None:
     collect_ignore_glob.append("src/matrixdp/estimators/*")
+if any(find_spec(name) is None for name in ("dask", "distributed", "zarr")):
+    collect_ignore_glob.append("src/matrixdp/distributed/*")
 if find_spec("psycopg") is None or find_spec("sqlalchemy") is None:
     collect_ignore_glob.append("src/matrixdp/ledger/stores/postgresql.py")
+if find_spec("dask") is None:
+    collect_ignore_glob.append("src/matrixdp/distributed/*")
 if find_spec("torch") is None:
     collect_ignore_glob += [
         "src/matrixdp/training/*",
