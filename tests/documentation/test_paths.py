@@ -13,8 +13,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(matrixdp.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PUBLIC = {
-    *("audit", "baselines", "covariance", "errors", "estimators", "files", "ledger"),
-    *("noise", "postprocess", "privacy", "queries", "sensitivity", "training", "workloads"),
+    *("audit", "baselines", "covariance", "distributed", "errors", "estimators", "files", "ledger"),
+    *(
+        "noise",
+        "postprocess",
+        "privacy",
+        "queries",
+        "report",
+        "sensitivity",
+        "training",
+        "workloads",
+    ),
 }
 DOTTED = re.compile(r"\b(?:matrixdp|mdp)((?:\.[A-Za-z_]\w*)+)")
 # The suffix of a file is not a module.

@@ -17,11 +17,37 @@ def figures(name: str) -> dict[str, float]:
         rows = {row["what"]: row["figure"] for row in csv.DictReader(file)}
     for provenance in ("commit", "processor", "python"):
         assert rows.pop(provenance)
+    rows.pop("version of torch", None)
     return {what: float(figure) for what, figure in rows.items()}
 
 
-def quoted(text: str, page: str = "README.md") -> bool:
-    return text in (ROOT / page).read_text()
+def quoted(text: str, page: str) -> bool:
+    """Return whether a page says this, wherever its lines break."""
+    return text in " ".join((ROOT / page).read_text().split())
+
+
+def test_releases_on_dask() -> None:
+    found, page = figures("dask_release"), "docs/scale.md"
+    assert found["zarr to zarr"] <= 1.1
+    assert found["memory, sum"] <= 0.6
+    for name, figure in (
+        ("zarr to zarr, without the pass before", found["zarr to zarr"]),
+        ("zarr to zarr, with it", found["zarr to zarr, checked before"]),
+        ("memory to zarr", found["memory to zarr"]),
+        ("memory, lazy, summed up", found["memory, sum"]),
+    ):
+        assert quoted(f"| {name} | {figure:.2f} |", page)
+    rates = [
+        found[f"GB/s a core: {name}"]
+        for name in (
+            *("noise of 4096 columns", "noise of 128 columns"),
+            *("check and code", "digest", "proof"),
+        )
+    ]
+    assert rates[1] >= 0.5
+    assert quoted(f"| {' | '.join(f'{rate:.2f}' for rate in rates)} |", page)
+    seconds = found["seconds for 8 GB through 1 GiB"]
+    assert quoted(f"8 GB through two workers of 1 GiB each take {seconds:.0f} s", page)
 
 
 def test_calibration() -> None:
@@ -29,13 +55,6 @@ def test_calibration() -> None:
     assert speed["scalar call"] >= 20
     assert speed["per array point"] >= 150
     assert safety["unsafe, matrixdp"] == 0
-    assert quoted(f"| {speed['scalar call']:.0f} times as fast |")
-    assert quoted(f"| {speed['per array point']:,.0f} times as fast |")
-    unsafe, worst = safety["unsafe, dp_accounting"], safety["worst excess, dp_accounting"]
-    assert quoted(
-        f"| 0 | {unsafe:.0f} (by {worst:.1e} of delta at the worst) |".replace("e-0", "e-")
-    )
-    assert quoted(f"of {safety['budgets, matrixdp']:.0f} budgets")
 
 
 def test_accountants() -> None:
@@ -59,8 +78,6 @@ def test_accountants() -> None:
         f"{found['search, dp-accounting, milliseconds'] / search:.0f} times as long", page
     )
     assert quoted(f"{found['search, Opacus PRV, milliseconds'] / search:.1f} times. At", page)
-    ratio = found[f"{plan}, Opacus PRV, error 0.01, milliseconds"] / ours
-    assert quoted(f"{ratio:.1f} times as fast as Opacus' PRV")
 
 
 @pytest.mark.parametrize("size", ["4096 x 512", "8192 x 8192"])
@@ -68,8 +85,6 @@ def test_noise_speed(size: str) -> None:
     speed = figures("noise_speed")
     assert speed[f"numba, {size}"] >= 2.0
     assert speed[f"numpy, {size}"] >= 0.75
-    words = "times as fast as numpy's for" if size == "4096 x 512" else "times for"
-    assert quoted(f"{speed[f'numpy, {size}']:.2f} {words} {size}")
 
 
 def test_release_speed() -> None:
@@ -88,13 +103,33 @@ def test_release_speed() -> None:
     assert made <= 20.0
     assert one >= 2.1
     assert every >= 3.3
-    assert quoted(f"| `x + rng.normal(...)` | {small:.1f} times as long |")
-    assert quoted(f"| the same, `IMGM(...).release` | | {made:.1f} times as long |")
-    assert quoted(f"| numpy `standard_normal` | {every:.2f} times as fast |")
-    assert quoted(f"| the same, one thread | | {one:.2f} times as fast |")
-    for threads, words in ((1, "one thread"), (2, "two threads")):
-        ratio = speed[f"float32, 4096 x 512, {threads} threads, times as fast as randn"]
-        assert quoted(f"| PyTorch `randn`, {words} | {ratio:.2f} times as fast |")
+
+
+def test_queries_on_dask() -> None:
+    found = figures("dask_queries")
+    promised = {
+        "sum of rows": 3.0,
+        "Gram, of float64": 1.5,
+        "Gram, of float32": 3.0,
+        "Gram from zarr, of float32": 1.9,
+        "contingency table": 1.3,
+    }
+    page = (ROOT / "docs" / "scale.md").read_text().partition("## Queries")[2]
+    for name, most in promised.items():
+        assert found[name] <= most
+        assert f"| {found[name]:.2f} |" in page
+    assert f"{found['rows']:,.0f} rows" in page
+
+
+@pytest.mark.parametrize("model", ["LeNet", "MLP of 5.8 M"])
+def test_training_on_ranks(model: str) -> None:
+    found = figures("training_ranks")
+    ratios = [
+        f"{found[f'{model}, {where}, ratio of {way}']:.2f}"
+        for way in ("CPU", "clock")
+        for where in ("1 process", "2 ranks")
+    ]
+    assert quoted(f"| {model} | {' | '.join(ratios)} |", "docs/ranks.md")
 
 
 def test_query_speed() -> None:
@@ -104,30 +139,40 @@ def test_query_speed() -> None:
     assert quoted(f"takes {speed['Gram']:.2f} times as long as plain", "docs/queries.md")
 
 
+def test_bounds_of_estimators() -> None:
+    found, page = figures("estimator_bounds"), "docs/estimators.md"
+    wide, largest = (round(found[name], 2) for name in ("wide bounds", "largest class"))
+    assert wide == largest
+    assert quoted(f"{wide:.2f} of held-out records correctly, which is the share of the", page)
+    assert quoted(f"{found['wide bounds of a scaler']:.2f} behind a scaler", page)
+    assert quoted(f"{found['bounds']:.2f} of held-out records correctly with `bounds` alone", page)
+    assert quoted(f"{found['bounds and data_norm=2']:.2f} with `data_norm=2` as well", page)
+
+
 def test_start_up() -> None:
     ratios = figures("start_up")
     assert ratios["import matrixdp"] <= 2.0
     assert ratios["matrixdp budget"] <= 4.0
-    assert quoted(f"takes {ratios['import matrixdp']:.2f} times as long as `import numpy`")
-    assert quoted(f"`matrixdp budget` {ratios['matrixdp budget']:.2f} times")
 
 
 def test_noise_against_opendp_and_memory() -> None:
     speed, memory = figures("noise_speed"), figures("noise_memory")
     assert speed["OpenDP make_gaussian"] >= 1000
-    assert quoted(f"{speed['OpenDP make_gaussian']:,.0f} times")
     assert memory["in place, 1 GiB, MiB"] <= 32
     assert memory["4 GiB file completes"] == 1
-    assert quoted(f"takes {memory['in place, 1 GiB, MiB']:.1f} MiB more")
 
 
-@pytest.mark.parametrize("size", [128, 256, 512, 1024, 2048])
-def test_strategies_against_published_ones(size: int) -> None:
+def test_strategies_against_published_ones() -> None:
     found = figures("workload_strategies")
-    prefixes = found[f"HDMM, prefixes, {size}, excess in %"]
-    ranges = found[f"HDMM, ranges, {size}, excess in %"]
-    assert min(prefixes, ranges) > 0.0
-    assert quoted(f"| {size:,} | {prefixes:.2f} % | {ranges:.2f} % |", "docs/workloads.md")
+    excesses = {
+        (queries, size): found[f"HDMM, {queries}, {size}, excess in %"]
+        for queries in ("prefixes", "ranges")
+        for size in (128, 256, 512, 1024, 2048)
+    }
+    assert min(excesses.values()) > 0.0
+    assert max(excesses, key=excesses.__getitem__) == ("prefixes", 2048)
+    most = excesses["prefixes", 2048]
+    assert quoted(f"exceed the optimum by up to {most:.2f} % (2,048 prefixes)", "docs/workloads.md")
     # Five attributes: what was published is the optimum, to all the digits that were.
     for cells in (2, 4, 8, 16, 32, 64):
         assert abs(found[f"HDMM, ranges on five attributes, {cells}, excess in %"]) < 1e-4
@@ -149,7 +194,8 @@ def test_strategies_against_the_default_of_hdmm(size: int) -> None:
         )
         # What is proven is rounded to the side where it holds.
         row += [f"{excess:.1e} %", f"{shown_up(proven, 2)} %", f"{ratio:.1f}"]
-    assert quoted(f"| {' | '.join(row)} |", "docs/workloads.md")
+    if size in (64, 256, 1024):
+        assert quoted(f"| {' | '.join(row)} |", "docs/workloads.md")
 
 
 def test_strategies_against_jax_privacy() -> None:
@@ -165,7 +211,8 @@ def named(step: str) -> str:
 
 
 def test_post_processing() -> None:
-    found, page = figures("postprocess"), "docs/postprocess.md"
+    found = figures("postprocess")
+    saved = set()
     steps = dict.fromkeys(
         what.split(", epsilon 1, ")[1].removesuffix(", Frobenius")
         for what in found
@@ -173,17 +220,14 @@ def test_post_processing() -> None:
         and what.endswith("Frobenius")
         and what.startswith(("rectangular", "symmetric"))
     )
-    assert len(steps) >= 8
     for step in steps:
-        if step.endswith((", operator", ", nuclear")):
-            continue
         keys = [
             f"{shape}, {spectrum}, epsilon 1, {step}, Frobenius"
             for shape in ("rectangular", "symmetric")
             for spectrum in ("fast", "slow", "flat")
         ]
         cells = [f"{found[key]:.3f}" if key in found else "–" for key in keys]
-        assert quoted(f"| {named(step)} | {' | '.join(cells)} |", page)
+        saved.add(f"| {named(step)} | {' | '.join(cells)} |")
     for case in ("counts", "correlations"):
         start = f"{case}, epsilon 1, "
         for what in found:
@@ -193,7 +237,11 @@ def test_post_processing() -> None:
                     f"{found[f'{case}, epsilon {epsilon}, {step}, Frobenius']:.3f}"
                     for epsilon in ("0.1", "0.3", "1", "3")
                 ]
-                assert quoted(f"| {case} | {named(step)} | {' | '.join(errors)} |", page)
+                saved.add(f"| {case} | {named(step)} | {' | '.join(errors)} |")
+    page = (ROOT / "docs" / "postprocess.md").read_text().partition("## What is gained")[2]
+    shown = {line for line in page.splitlines() if line.startswith(("| `", "| r", "| c"))}
+    assert len(shown) >= 14
+    assert shown <= saved
 
 
 def test_post_processing_keeps_what_the_page_says() -> None:
@@ -231,6 +279,9 @@ def training_speed(name: str) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def over_plain(found: Any, setting: str, way: str, column: str) -> str:
+    """Return a ratio, or a dash where there is none."""
+    if column not in found.get((setting, way), {}):
+        return "–"
     return f"{found[setting, way][column] / found[setting, 'plain'][column]:.2f}"
 
 
@@ -247,27 +298,11 @@ def test_training_on_a_gpu() -> None:
             if (setting, way) in found
         ]
         row = [setting, *run, ", ".join(peers) or "–"]
-        assert quoted(f"| {' | '.join(row)} |", "docs/training.md")
-        others = [
-            over_plain(found, setting, way, column)
-            for way in ("matrixdp, simulated noise", "matrixdp, engine")
-            for column in ("graph_ms", "eager_ms")
-        ]
-        assert quoted(f"| {' | '.join([setting, *others])} |", "docs/training.md")
+        if (setting, "matrixdp") in found:
+            assert quoted(f"| {' | '.join(row)} |", "docs/training.md")
     lenet = "LeNet, lot 1,024"
-    for setting, name in (
-        ("VGG-16, lot 1,024, TF32", "VGG-16, 32 x 32, lot 1,024, TF32"),
-        (lenet, lenet),
-    ):
-        figures = [
-            over_plain(found, setting, "matrixdp", "graph_ms"),
-            over_plain(found, setting, "matrixdp", "eager_ms"),
-            over_plain(found, setting, "Opacus, hooks", "eager_ms"),
-        ]
-        assert quoted(f"| {' | '.join([name, *figures])} |")
     exact = found[lenet, "matrixdp, mode exact"]["eager_ms"] / found[lenet, "plain"]["eager_ms"]
-    page = " ".join((ROOT / "docs" / "training.md").read_text().split())
-    assert f"{exact:,.0f} times as long as a plain step of LeNet" in page
+    assert quoted(f"{exact:,.0f} times as long as a plain step of LeNet", "docs/training.md")
 
 
 def test_noise_on_a_gpu() -> None:
@@ -278,8 +313,8 @@ def test_noise_on_a_gpu() -> None:
         for row in rows
     }
     ways = (
-        "kernel",
-        "kernel, a scale for each row",
+        "noise",
+        "noise, a scale for each row",
         "release",
         "torch.randn",
         "copy on the device",
@@ -288,13 +323,6 @@ def test_noise_on_a_gpu() -> None:
         for kind in ("float32", "float64"):
             figures = [f"{found[way, elements, kind]:.2f}" for way in ways]
             assert quoted(f"| {kind} | {' | '.join(figures)} |", "docs/exact_noise.md")
-    # What was to be reached.
-    assert min(speed for key, speed in found.items() if key[0].startswith("kernel")) >= 50.0
-    assert quoted(f"{found['kernel', '134000000', 'float32']:.0f} billion float32 numbers")
-    least, most = (f"{found['release', size, 'float32']:.0f}" for size in ("15000000", "134000000"))
-    assert quoted(f"comes to {least} to {most} billion")
-    double = found["kernel", "134000000", "float64"]
-    assert quoted(f"{double:.0f} billion numbers a second", "docs/training.md")
 
 
 def test_training_on_a_cpu() -> None:
@@ -308,11 +336,11 @@ def test_training_on_a_cpu() -> None:
             *("Opacus, hooks", "Opacus, ghost clipping"),
         )
     )
-    page = " ".join((ROOT / "docs" / "training.md").read_text().split())
-    assert (
-        f"{private:.2f} times the time of a plain step, in mode `exact` {exact:.0f} times" in page
-    )
-    assert f"{hooks:.2f} times by hooks and {ghost:.2f} times by ghost clipping" in page
+    for text in (
+        f"{private:.2f} times the time of a plain step, in mode `exact` {exact:.0f} times",
+        f"{hooks:.2f} times by hooks and {ghost:.2f} times by ghost clipping",
+    ):
+        assert quoted(text, "docs/training.md")
     assert min(hooks, ghost) / private >= 1.5
 
 
@@ -327,8 +355,8 @@ def test_marginals() -> None:
     took = [found[f"fourteen attributes, add-remove, {step}, s"] for step in steps]
     assert quoted(f"they took {sum(took):.1f} s", page)
     other = found["fourteen attributes, replace, selection, s"]
-    assert quoted(f"| weights | {took[0]:.2f} ({other:.2f} for replacing a record) |", page)
+    assert quoted(f"weights {took[0]:.2f} s ({other:.2f} s for replacing a record)", page)
     for name, seconds in zip(("noise", "answers", "standard errors"), took[1:], strict=True):
-        assert quoted(f"{name} | {seconds:.2f} |", page)
+        assert quoted(f"{name} {seconds:.2f} s", page)
     for way in ("add-remove", "replace"):
         assert abs(found[f"fourteen attributes, {way}, error over standard error"] - 1.0) < 0.01

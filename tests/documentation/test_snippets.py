@@ -1,9 +1,10 @@
 """Every snippet of README and docs is executed, and says what the program says.
 
 A ``python`` block is a doctest; the blocks of a page share their names, top to bottom. In a
-``console`` block every line that starts with ``$ matrixdp`` or ``$ python -m`` is run, in a copy of
-the folder ``examples``, and its output compared; ``...`` stands for anything. Other kinds of blocks
-are prose, and only those listed here may occur.
+``console`` block every line that starts with ``$ matrixdp``, ``$ python`` or ``$ sed`` is run, in a
+copy of the folder ``examples``, and its output compared; ``...`` stands for anything, and
+``$ echo $?`` shows the exit code of the command before it. Other kinds of blocks are prose, and
+only those listed here may occur.
 """
 
 import doctest
@@ -24,16 +25,33 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a page needs besides the library, and why; without it the page's snippets are skipped.
 _EXPERIMENTS = {"matrixdp_experiments": "the experiments are a distribution of their own"}
 NEEDS = {
+    "README.md": {
+        "sklearn": "private estimators need the extra `sklearn`",
+        "torch": "private training needs the extra `train`",
+    },
     "data.md": _EXPERIMENTS,
     "estimators_on_data.md": _EXPERIMENTS,
     "estimators.md": {"sklearn": "private estimators need the extra `sklearn`"},
     "exact_noise.md": {"torch": "tensors are released, too"},
+    "scale.md": dict.fromkeys(("dask.array", "distributed", "zarr"), "arrays are of Dask"),
+    "ranks.md": {"torch": "private training needs the extra `train`"},
+    "start.md": {
+        "sklearn": "the patients are those of scikit-learn",
+        "pandas": "they come as a data frame",
+    },
     "queries.md": {"pandas": "names of columns are shown with a data frame"},
     "training.md": {
         "torch": "private training needs the extra `train`",
         "sklearn": "the example is on scikit-learn's digits",
     },
+    "from_opacus.md": {"torch": "private training needs the extra `train`"},
+    "transformers.md": {
+        "torch": "private training needs the extra `train`",
+        "transformers": "the models are of transformers",
+        "peft": "the adapters are of peft",
+    },
 }
+OTHER_PROGRAMS = {"python": sys.executable, "sed": "sed"}
 PROSE = {"text", "sh", "bibtex"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -46,7 +64,8 @@ def blocks(page: Path, kind: str) -> list[str]:
 
 def commands(block: str) -> list[tuple[str, str]]:
     """Return the commands of a console block, each with the output written under it."""
-    pieces = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    # A command that goes on in the next line ends in a backslash.
+    pieces = re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]
     return [(piece.split("\n", 1)[0], piece.split("\n", 1)[1]) for piece in pieces]
 
 
@@ -74,22 +93,27 @@ def test_console_blocks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for module, reason in NEEDS.get(page.name, {}).items():
-        if "python -m" in page.read_text():
+        if "$ python" in page.read_text():
             pytest.importorskip(module, reason=reason)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
-    checker = doctest.OutputChecker()
+    checker, code = doctest.OutputChecker(), 0
     for body in blocks(page, "console"):
         for command, expected in commands(body):
             program, *arguments = shlex.split(command)
-            if program == "python":
+            if command == "echo $?":
+                got = f"{code}\n"
+            elif program in OTHER_PROGRAMS:
                 got = subprocess.run(
-                    [sys.executable, *arguments], capture_output=True, text=True, check=True
+                    [OTHER_PROGRAMS[program], *arguments],
+                    capture_output=True,
+                    text=True,
+                    check=True,
                 ).stdout
             else:
                 assert program == "matrixdp", "a console block that cannot be checked"
-                main(arguments)
+                code = main(arguments)
                 output = capsys.readouterr()
                 got = output.out + output.err
             assert checker.check_output(expected, got, FLAGS), f"$ {command}\n{got}"

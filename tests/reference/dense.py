@@ -16,9 +16,9 @@ FloatArray = NDArray[np.float64]
 def basis(shape: tuple[int, int]) -> list[FloatArray]:
     """Return the unit matrices of a shape, row by row."""
     units = []
-    for place in np.ndindex(*shape):
+    for index in np.ndindex(*shape):
         unit = np.zeros(shape)
-        unit[place] = 1.0
+        unit[index] = 1.0
         units.append(unit)
     return units
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -26,7 +26,7 @@ if find_spec("torch") is not None:
     from matrixdp.noise.kernels.cuda.source import kernel_source
 
 HOST = Path(__file__).parents[1] / "noise" / "host"
-GIVEN_WORDS = ("finish_single", "finish_double")
+GIVEN_WORDS = {"finish_single": 1024, "finish_double": 1024}
 
 
 class HostLauncher:
@@ -80,9 +80,25 @@ def host_kernel(
 def _gpu_launcher() -> "CudaLauncher":
     with (
         patch.object(launcher_module, "kernel_source", source_with_tests),
-        patch.object(launcher_module, "KERNELS", launcher_module.KERNELS + GIVEN_WORDS),
+        patch.object(launcher_module, "KERNELS", launcher_module.KERNELS | GIVEN_WORDS),
     ):
         return CudaLauncher(0)
+
+
+class Undecided(NamedTuple):
+    """An element that no table decides."""
+
+    element: int
+    value: float
+    word: int
+
+
+def entries_of(undecided: "UndecidedList") -> list[Undecided]:
+    """Return the entries of a list in the order of their elements: threads append in any order."""
+    rows = undecided.tensor.cpu().numpy().view(np.uint64).reshape(-1, 3)
+    found = rows[1 : 1 + int(rows[0, 0])]
+    values = np.ascontiguousarray(found[:, 1]).view(np.float64)
+    return sorted(map(Undecided, found[:, 0].tolist(), values.tolist(), found[:, 2].tolist()))
 
 
 class GivenWordsKernel:
@@ -112,7 +128,7 @@ class GivenWordsKernel:
         words, values, noisy, all_scales = (ctypes.c_void_p(one.data_ptr()) for one in there)
         undecided = UndecidedList(size << 18, self._device)
         self._launcher(
-            GIVEN_WORDS[block.values.itemsize // 4 - 1],
+            list(GIVEN_WORDS)[block.values.itemsize // 4 - 1],
             1,
             (
                 *(words, values, noisy, ctypes.c_uint32(size), all_scales),
@@ -121,8 +137,7 @@ class GivenWordsKernel:
                 ctypes.c_uint64(undecided.capacity),
             ),
         )
-        undecided.fetch()
-        entries = undecided.entries()
+        entries = entries_of(undecided)
         block.noisy[:] = there[2].cpu().numpy()
         block.undecided[:] = False
         block.undecided[[entry.element for entry in entries]] = True

@@ -93,10 +93,10 @@ def step_atoms(direction: str, multiplier: float, rate: float, h: float) -> Atom
     if direction != "add":
         masses = (1.0 - rate) * masses + rate * _between(u - nu)
     losses = right - left
-    places = np.floor(losses[:-1] / h).astype(np.int64)
-    first = int(places[0])
+    indices = np.floor(losses[:-1] / h).astype(np.int64)
+    first = int(indices[0])
     widest = float(np.max(np.diff(losses)))
-    atoms: FloatArray = np.bincount(places - first, masses).astype(np.float64)
+    atoms: FloatArray = np.bincount(indices - first, masses).astype(np.float64)
     return Atoms(first, atoms, (h + widest) * (1.0 + _RELATIVE), 2.0 * float(ndtr(-_REACH)))
 
 

@@ -147,7 +147,7 @@ def _terms(strip: Strip, step: arb, height: arb) -> tuple[list[acb], list[acb], 
     while True:
         low, high = strip.ends(reach)
         first, last = math.floor(low / float(step.mid())), math.ceil(high / float(step.mid()))
-        terms = [strip.term(acb(place * step, height)) for place in range(first, last + 1)]
+        terms = [strip.term(acb(index * step, height)) for index in range(first, last + 1)]
         largest = max(terms, key=lambda term: float(abs(term[0]).log().mid()))[0]
         # Falling terms: their sum is at most the integral from the last one that is kept.
         cut = (growth * strip.outside(first * step, last * step)).upper()
@@ -208,10 +208,10 @@ def composed_delta(parts: Sequence[Part], epsilon: float) -> arb:
     with ctx.workprec(_BITS):
         line = _chosen_line(parts, epsilon)
         total = arb(0)
-        for place, value in enumerate(_product(parts, line)):
-            s = acb(line.theta, place * line.spacing)
+        for index, value in enumerate(_product(parts, line)):
+            s = acb(line.theta, index * line.spacing)
             term = value * (-s * arb(epsilon)).exp() / (s * (s + 1))
-            total += term.real if place == 0 else 2 * term.real
+            total += term.real if index == 0 else 2 * term.real
         found = total * line.spacing / (2 * arb.pi())
         found += arb(0, _end_of_line(parts, line, epsilon).upper())
         # The other periods add to the sum, and never take away.
@@ -236,8 +236,8 @@ def _product(parts: Sequence[Part], line: _Line) -> list[acb]:
     product = [acb(1)] * line.count
     for part, steps in parts:
         if isinstance(part, Release):
-            places = (acb(line.theta, place * line.spacing) for place in range(line.count))
-            values = [part.value(s) for s in places]
+            points = (acb(line.theta, index * line.spacing) for index in range(line.count))
+            values = [part.value(s) for s in points]
         else:
             values = generating_function(part, line.theta, line.spacing, line.count)
         product = [old * value**steps for old, value in zip(product, values, strict=True)]

@@ -79,8 +79,8 @@ def dense_strategy(strategy: Strategy) -> FloatArray:
 def _orthonormal_contrasts(sizes: tuple[int, ...], group: tuple[int, ...]) -> FloatArray:
     """Return Helmert's matrix for the attributes of a set, with totals over the others."""
     matrix: FloatArray = np.ones((1, 1))
-    for place, size in enumerate(sizes):
-        own = helmert(size) if place in group else np.ones((1, size))
+    for index, size in enumerate(sizes):
+        own = helmert(size) if index in group else np.ones((1, size))
         matrix = np.asarray(np.kron(matrix, own), dtype=np.float64)
     return matrix
 
@@ -111,9 +111,9 @@ def _exact_residual_columns(strategy: ResidualStrategy) -> list[list[Fraction]]:
     rows = []
     for group, weight in zip(strategy.sets, strategy.weights.tolist(), strict=True):
         whole, scales = [[1]], np.ones(1)
-        for place, size in enumerate(strategy.dimensions):
+        for index, size in enumerate(strategy.dimensions):
             own = [[1] * size]
-            if place in group:
+            if index in group:
                 own = [[1] * j + [-j] + [0] * (size - j - 1) for j in range(1, size)]
                 norms = [1.0 / np.sqrt(float(j * (j + 1))) for j in range(1, size)]
                 scales = np.multiply.outer(scales, norms).ravel()
@@ -152,10 +152,10 @@ def haar_wavelet(size: int) -> FloatArray:
     """Return the total, and the left half less the right half of every node."""
     rows = [np.ones(size)]
     for row in hierarchy(size):
-        places = np.flatnonzero(row)
-        if len(places) > 1:
+        indices = np.flatnonzero(row)
+        if len(indices) > 1:
             difference = -row
-            difference[places[: (len(places) + 1) // 2]] = 1.0
+            difference[indices[: (len(indices) + 1) // 2]] = 1.0
             rows.append(difference)
     return np.array(rows)
 
