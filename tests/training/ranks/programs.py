@@ -1,5 +1,6 @@
 """Programs that all ranks of a test run; each returns what its rank has found."""
 
+import gc
 import os
 import signal
 import sys
@@ -406,6 +407,8 @@ def main() -> None:
     )
     found = globals()[program](dist.group.WORLD, Path(folder), *words)
     torch.save(found, Path(folder) / f"found-{rank}.pt")
+    # What is left of trainings by now may hold the group by torch's own objects, such as ZeRO-1's.
+    gc.collect()
     dist.destroy_process_group()
 
 

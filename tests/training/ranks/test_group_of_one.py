@@ -1,5 +1,7 @@
 """A group of one process: what is refused, who pays, and that keys are fresh."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,39 @@ from torch import nn, optim
 from torch.nn.parallel import DistributedDataParallel
 
 from matrixdp import Budget
-from matrixdp.errors import InvalidParameterError, StorageError
+from matrixdp.errors import InvalidParameterError, RankError, StorageError
 from matrixdp.ledger import Ledger
 from matrixdp.training.ranks.group import RankGroup
 from matrixdp.training.ranks.spending import shared_counter
 from training.small_training import private, small_data, small_model, small_plan, train, weights
 
 
-@pytest.fixture
-def group() -> Iterator[Any]:
+def begin_group() -> None:
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+
+@pytest.fixture
+def group() -> Iterator[Any]:
+    begin_group()
     yield dist.group.WORLD
     dist.destroy_process_group()
+
+
+def test_a_training_does_not_keep_a_destroyed_group_alive() -> None:
+    """Threads of a group that lives on until Python ends can make the process abort."""
+    begin_group()
+    gc.disable()  # which would only find it in time now and then
+    try:
+        living = weakref.ref(dist.group.WORLD)
+        training = private(small_model(), ranks=dist.group.WORLD)
+        train(training, steps=2)
+        dist.destroy_process_group()
+        assert living() is None
+        with pytest.raises(RankError, match="the process group was destroyed"):
+            training.lots(small_data())
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])

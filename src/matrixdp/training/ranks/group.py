@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -82,7 +83,9 @@ class RankGroup:
     """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group = group
+        # Only torch keeps a group alive. Its threads end when `destroy_process_group` lets it go; those
+        # of a group that lives on until Python ends can make the process abort then.
+        self._living = weakref.ref(group)
         self.number, self.size = dist.get_rank(group), dist.get_world_size(group)
         if self.size > _MOST_RANKS:
             raise InvalidParameterError(
@@ -136,7 +139,7 @@ class RankGroup:
         found = torch.empty(sum(mine), dtype=row.dtype, device=self._device)
         # An exchange and a sum instead of a reduce-scatter, which takes four times as long in gloo.
         sent = row.to(self._device)
-        dist.all_to_all_single(found, sent, mine, list(sizes), group=self._group)
+        dist.all_to_all_single(found, sent, mine, list(sizes), group=self._group())
         total, *others = found.view(self.size, -1)
         for other in others:
             total += other
@@ -149,7 +152,7 @@ class RankGroup:
         shards = there.view(torch.uint8).split([size * row.element_size() for size in sizes])
         for rank, shard in enumerate(shards):
             if len(shard):
-                dist.broadcast(shard, group_src=rank, group=self._group)
+                dist.broadcast(shard, group_src=rank, group=self._group())
         if there is not row:
             row.copy_(there)
 
@@ -157,11 +160,20 @@ class RankGroup:
         """Return fresh secret bytes of the operating system of the first rank."""
         sent = torch.frombuffer(bytearray(os.urandom(KEY_BYTES)), dtype=torch.uint8)
         received = sent.to(self._device)
-        dist.broadcast(received, group_src=0, group=self._group)
+        dist.broadcast(received, group_src=0, group=self._group())
         found = received.cpu().numpy().tobytes()
         sent.zero_()
         received.zero_()
         return found
+
+    def _group(self) -> dist.ProcessGroup:
+        group = self._living()
+        if group is None:
+            raise RankError(
+                "the process group was destroyed: train before torch.distributed."
+                "destroy_process_group() is called"
+            )
+        return group
 
     def _meet(self, point: Point, text: str, *, failed: bool) -> list[str]:
         """Tell the others where this rank is; return their texts."""
@@ -196,7 +208,7 @@ class RankGroup:
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return the tensors of all ranks, as rows."""
         rows = torch.empty(self.size, len(tensor), dtype=tensor.dtype, device=self._device)
-        dist.all_gather(list(rows), tensor.to(self._device), group=self._group)
+        dist.all_gather(list(rows), tensor.to(self._device), group=self._group())
         return rows.cpu()
 
 
