@@ -58,25 +58,27 @@ def test_calibration() -> None:
 
 def test_accountants() -> None:
     found = figures("accountants")
-    plan, page = "q=0.01, T=1000, s=1, delta=1e-05", "docs/accounting.md"
-    ours = found[f"{plan}, matrixdp, milliseconds"]
-    names = [what.split(", ", 4)[4] for what in found if what.startswith(plan)]
-    for name in {each.rsplit(", ", 1)[0] for each in names}:
-        width = found[f"{plan}, {name}, relative width"]
-        times = found[f"{plan}, {name}, milliseconds"] / ours
-        assert quoted(f"| {name} | {width:.1e} | {times:.1f} |", page)
-    assert found[f"{plan}, matrixdp, relative width"] <= 1e-4
+    plan = "q=0.01, T=1000, s=1, delta=1e-05"
+    names = {
+        what.split(", ", 4)[4].rsplit(", ", 1)[0] for what in found if what.startswith(plan)
+    } - {"matrixdp"}
+    ours = found[f"{plan}, matrixdp, relative width"]
+    widths = [found[f"{plan}, {name}, relative width"] for name in names]
+    times = [
+        found[f"{plan}, {name}, milliseconds"] / found[f"{plan}, matrixdp, milliseconds"]
+        for name in names
+    ]
+    assert len(names) >= 5
+    assert ours <= 1e-4
     # Closer and faster than each of them.
-    assert all(
-        found[f"{plan}, {name}, relative width"] > 10 * found[f"{plan}, matrixdp, relative width"]
-        and found[f"{plan}, {name}, milliseconds"] > 2 * ours
-        for name in {each.rsplit(", ", 1)[0] for each in names} - {"matrixdp"}
-    )
-    search = found["search, matrixdp, milliseconds"]
+    assert min(widths) > 10 * ours
+    assert min(times) > 2
     assert quoted(
-        f"{found['search, dp-accounting, milliseconds'] / search:.0f} times as long", page
+        f"the bounds of matrixdp are within {ours:.1e} of each other, relatively; those of "
+        f"dp-accounting, Opacus and prv_accountant are within {max(widths):.1e} to "
+        f"{min(widths):.1e}, and take {min(times):.1f} to {max(times):.1f} times as long",
+        "docs/accounting.md",
     )
-    assert quoted(f"{found['search, Opacus PRV, milliseconds'] / search:.1f} times. At", page)
 
 
 @pytest.mark.parametrize("size", ["4096 x 512", "8192 x 8192"])
