@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from statistics import fmean
 
-from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS, PAPER_DATASETS
+from matrixdp_experiments.released_features.settings import FEATURE_SETTINGS
 from matrixdp_experiments.report.features_table import FeatureRow
 from matrixdp_experiments.report.page_text import accuracies
 from matrixdp_experiments.report.tables import read_table
@@ -20,7 +20,6 @@ __all__ = [
     "ceiling",
     "cell",
     "constant",
-    "four",
     "gains",
     "listed",
     "mean",
@@ -94,10 +93,6 @@ def one_class(dataset: str, values: list[float]) -> bool:
 
 def listed(values: list[str]) -> str:
     return f"{', '.join(values[:-1])} and {values[-1]}"
-
-
-def four(epsilon: str = "", **wanted: str) -> str:
-    return listed([f"{mean(name, epsilon, **wanted):.1f}" for name in PAPER_DATASETS])
 
 
 def ceiling(points: float) -> str:

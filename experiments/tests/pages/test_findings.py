@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +23,10 @@ from pages.gradient_table import (
     learned,
     loss,
     mean,
-    multiplier,
     ratios,
     shown,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
 # Digits that are part of a name, not of an answer.
 NAMES = r"Theorem 3\.4|Theorem 3|CIFAR-10|VGG-16"
 
@@ -38,12 +35,10 @@ def small_epsilons() -> list[str]:
     for name in DATASETS:
         below = mean(name, "imgm-pld", "0.01") < 100 * SETTINGS[name].commonest_class
         assert below == (name in {"cora", "svhn"})
-    mnist, adult, cifar10, svhn = (
-        shown(name, "imgm-pld", "0.1") for name in ("mnist", "adult", "cifar10", "svhn")
-    )
+    mnist, adult = (shown(name, "imgm-pld", "0.1") for name in ("mnist", "adult"))
     return [
-        f"At ε = 0.1 `imgm-pld` has {mnist} on MNIST and {adult} on Adult, but {cifar10} on",
-        f"and {svhn} on SVHN. At ε = 0.01 it is below a constant answer",
+        f"At ε = 0.1 the tight account still has {mnist} on MNIST and {adult} on Adult; at ε = 0.01",
+        "below a constant answer on Cora and SVHN",
     ]
 
 
@@ -59,8 +54,7 @@ def nothing_learned() -> list[str]:
         assert above == (rule == "imgm-theorem-3" and epsilon in {"0.5", "1"})
     return [
         f"On CIFAR-10 {len(IDLE)} of {len(cells)} stay within 0.8 points of a constant answer",
-        f"On SVHN {len(below)} of {len(cells)} are below it.",
-        "only Theorem 3 at ε = 0.5 and ε = 1 is above it.",
+        f"on SVHN {len(below)} of {len(cells)} are below it.",
     ]
 
 
@@ -98,16 +92,12 @@ def mvg() -> list[str]:
         found = [mean(name, "mvg", epsilon) for epsilon in EPSILONS]
         assert max(found) - min(found) < 0.1
         assert max(found) <= 100 * SETTINGS[name].commonest_class
-    least = min(
-        multiplier(name, "mvg", epsilon) / SETTINGS[name].lot_size for name, epsilon in EVERYWHERE
-    )
     others = [rule for rule in IGNORING if rule != "mvg"]
     for name, rule in product(REPEATED, others):
         assert mean(name, rule, "0.01") < mean(name, "mvg", "0.01")
     return [
         "within 0.1 points",
-        f"at least {int(least)} times L·C",
-        "above all other rules that do not credit sampling on MNIST, Adult and Cora at ε = 0.01",
+        "at ε = 0.01 it is above the other rules that do not credit sampling",
     ]
 
 
@@ -127,8 +117,6 @@ def test_every_run_with_mvg_has_the_projection() -> None:
 
 
 def test_only_vgg_16_was_trained_in_bfloat16() -> None:
-    page = " ".join((ROOT / "docs" / "experiments.md").read_text().split())
-    assert "all models multiply in TF32, except VGG-16, which multiplies in bfloat16" in page
     assert all(
         (one.run.half is True) == (one.run.dataset == "cifar10") for one in OUTCOMES.values()
     )
