@@ -53,6 +53,8 @@ def test_the_published_code_of_imgm() -> None:
 
 def test_the_page_on_the_published_code() -> None:
     found = saved()
+    spent = found["IMGM's published code, MNIST, 1, epsilon at least"]
+    assert f"a claim of 1 on MNIST spends at least {spent}." in PAGE
     one, ten = (
         large(found[f"IMGM's published code, CIFAR-10, {epsilon}, epsilon at least"])
         for epsilon in ("1", "10")
@@ -72,6 +74,10 @@ def test_rank_one_noise() -> None:
         now = rank_one_delta(numbers, rank_one_noise_scale(numbers, 1.0, DELTA), 1.0)
         assert float(shown_down(now, 4)) == float(delta)
         assert (float(delta) > DELTA) is (numbers >= 4)
+    assert (
+        "A claim of (1, 1e-5) for 100 numbers has a delta of at least "
+        f"{found['R1SMG, 100 numbers, delta at least']};"
+    ) in PAGE
 
 
 def excess(found: dict[str, str], name: str) -> float:
