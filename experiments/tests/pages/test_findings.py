@@ -37,8 +37,8 @@ def small_epsilons() -> list[str]:
         assert below == (name in {"cora", "svhn"})
     mnist, adult = (shown(name, "imgm-pld", "0.1") for name in ("mnist", "adult"))
     return [
-        f"At ε = 0.1 the tight account still has {mnist} on MNIST and {adult} on Adult; at ε = 0.01",
-        "below a constant answer on Cora and SVHN",
+        f"At ε = 0.1 the tight account still has {mnist} on MNIST and {adult} on Adult",
+        "at ε = 0.01 it is below a constant answer on Cora and SVHN",
     ]
 
 
