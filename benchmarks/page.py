@@ -212,7 +212,7 @@ def estimators() -> str:
         for peer in peers:
             private = (peer, "1") in found
             theirs = perfect - found[peer, "1" if private else ""]
-            name = peer if private else f"{peer}, not private"
+            name = peer.split()[0] if private else f"{peer.split()[0]}, not private"
             rows.append((f"{words}, {method}", name, ours / theirs))
     return table(rows)
 
