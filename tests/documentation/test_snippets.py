@@ -32,7 +32,6 @@ NEEDS = {
     "data.md": _EXPERIMENTS,
     "estimators_on_data.md": _EXPERIMENTS,
     "estimators.md": {"sklearn": "private estimators need the extra `sklearn`"},
-    "exact_noise.md": {"torch": "tensors are released, too"},
     "scale.md": dict.fromkeys(("dask.array", "distributed", "zarr"), "arrays are of Dask"),
     "ranks.md": {"torch": "private training needs the extra `train`"},
     "start.md": {
