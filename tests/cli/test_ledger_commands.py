@@ -157,7 +157,10 @@ def test_history_shows_steps_that_follow_each_other_in_one_row(
             counter.spend()
     table = said(["ledger", "history", *AT], capsys)
     assert "steps 1 to 7 of run model" in table
-    assert "training run model: 20 steps at sampling rate 0.01 with noise multiplier 4" in table
+    assert (
+        "training run model: 20 steps on samples of records at rate 0.01 with noise multiplier 4"
+        in table
+    )
     assert "7 of 20 steps are taken" in said(["ledger", "explain", "model", *AT], capsys)
 
 

@@ -50,7 +50,7 @@ def test_an_account_in_words(ledger: Ledger, tmp_path: Path) -> None:
     # Two records of a patient, and what claims leave of delta.
     share = shown_up(100 * (2 * Budget(0.25, 1e-6).mu / Budget(3.0, 9e-6).mu) ** 2, 3)
     for part in (
-        "Account clinic makes a promise to every patient, who has at most 2 records.",
+        "makes a promise to every patient, who is assumed to have at most 2 records.",
         "is replaced changes",
         "factor of at most 20.1, apart from a probability of 1e-05",
         f"with account clinic/ann: paid {share} % of its budget for {tmp_path}/sums.csv",

@@ -235,15 +235,34 @@ def test_relations_and_units_that_a_plan_does_not_protect(ledger: Ledger) -> Non
     )
     with pytest.raises(InvalidParameterError, match="protects no such unit"):
         counter(patients, "may", delta=1e-8)
-    with pytest.raises(InvalidParameterError, match="it protects no unit of several records"):
-        ledger.open_account(
-            "c",
-            Budget(1.0, 1e-5),
-            neighbouring="add-remove",
-            unit="patient",
-            records_per_unit=2,
-            plans=[PLAN],
-        )
+    with pytest.raises(InvalidParameterError, match="protects every user, and account"):
+        patients.run("may", delta=1e-8).counter(PLAN, plan="plan", mode="fast", unit="user")
+
+
+def test_plans_that_sample_units_are_paid_for_by_accounts_of_that_unit(ledger: Ledger) -> None:
+    """Whatever records a unit has: its gradient is clipped once, so the plan costs it as it is."""
+    terms: Any = {"neighbouring": "add-remove", "unit": "patient", "records_per_unit": 2}
+    account = ledger.open_account("a", Budget(1.0, 1e-5), **terms, plans=[PLAN])
+    with pytest.raises(InvalidParameterError, match="protects no such unit"):
+        counter(account, "may")  # records, even if such a plan is declared
+    steps = account.run("may").counter(PLAN, plan="plan", mode="fast", unit="patient")
+    steps.spend()
+    assert ledger.verify().good
+    # One record more or less of a patient may move a sum by two clip norms.
+    records = ledger.open_account("b", Budget(1.0, 1e-5), neighbouring="add-remove")
+    with pytest.raises(InvalidParameterError, match="protects every patient, and account 'b'"):
+        records.run("june", delta=1e-8).counter(PLAN, plan="plan", mode="fast", unit="patient")
+
+
+def test_verification_finds_runs_that_protect_another_unit(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms: Any = {"neighbouring": "add-remove", "unit": "patient", "records_per_unit": 2}
+    account = ledger.open_account("a", Budget(1.0, 1e-5), **terms, plans=[PLAN])
+    monkeypatch.setattr(ledger_runs._Counter, "_check_terms", lambda _: None)
+    counter(account, "may").spend()
+    (finding,) = ledger.verify().findings
+    assert "protects every record, and the account every patient" in finding
 
 
 def test_names_of_releases_are_not_those_of_runs(ledger: Ledger, tmp_path: Path) -> None:

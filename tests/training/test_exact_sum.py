@@ -292,12 +292,12 @@ def test_layers_without_a_rule(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(2)
     model = make()
     plan = small_plan(clip_norm=0.3, lot_size=40, steps=1, noise_multiplier=0.001)
-    optimizer = torch.optim.SGD(model.parameters(), lr=float(plan.records))
+    optimizer = torch.optim.SGD(model.parameters(), lr=float(plan.population))
     training = private(model, plan, make=lambda _: optimizer, seed=1, mode="exact")
     parameters = list(model.parameters())
     expected = [part.detach().clone() for part in parameters]
     inputs, targets = small_data()
-    for record in range(plan.records):
+    for record in range(plan.population):
         loss = cross_entropy(model, inputs[[record]], targets[[record]]).sum()
         gradients = torch.autograd.grad(loss, parameters)
         norm = float(torch.stack([part.norm() for part in gradients]).norm())

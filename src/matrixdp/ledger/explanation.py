@@ -129,9 +129,7 @@ def when(time: str) -> str:
 def _promise(account: Balance) -> str:
     terms = account.terms
     change = "added or removed" if terms.neighbouring == "add-remove" else "replaced"
-    several = (
-        "" if terms.records_per_unit == 1 else f", who has at most {terms.records_per_unit} records"
-    )
+    several = "" if terms.unit == "record" else f", who is assumed to have {terms.most_records}"
     return (
         f"Account {account.name} makes a promise to every {terms.unit}{several}. Whether one of "
         f"them is {change} changes the probability of whatever can be concluded from all that is "
@@ -195,8 +193,9 @@ def what_for(entry: Entry) -> str:
     about = facts["about"]
     if entry.kind == "run":
         return (
-            f"the training run {entry.release}: {facts['steps']} steps at sampling rate "
-            f"{facts['sampling_rate']:g} with noise multiplier {facts['noise_multiplier']:g}"
+            f"the training run {entry.release}: {facts['steps']} steps on samples of "
+            f"{facts.get('unit', 'record')}s at rate {facts['sampling_rate']:g} with noise "
+            f"multiplier {facts['noise_multiplier']:g}"
         )
     if "claim" in about:
         return (

@@ -189,6 +189,9 @@ class Replay:
     def _use_slots(self, entry: Entry, facts: Mapping[str, Any]) -> Iterator[str]:
         if facts["plan"] != plan_digest(_plan(facts, self.accounts[entry.account].terms)):
             yield "states the digest of another plan"
+        terms, unit = self.accounts[entry.account].terms, facts.get("unit", "record")
+        if unit != terms.unit and (unit != "record" or terms.records_per_unit != 1):
+            yield f"protects every {unit}, and the account every {terms.unit}"
         for account, number in facts["slots"].items():
             if self.slots.get((account, number)) != (facts["plan"], None):
                 yield f"uses a plan that account {account!r} has not declared, or has used"

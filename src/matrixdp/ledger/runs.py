@@ -51,7 +51,9 @@ class LedgerRun:
     name: str
     delta: float | None
 
-    def counter(self, sampled: SampledPlan, *, plan: str, mode: str) -> StepCounter:
+    def counter(
+        self, sampled: SampledPlan, *, plan: str, mode: str, unit: str = "record"
+    ) -> StepCounter:
         """Return the counter of the run's steps; it is paid for when the first one is spent.
 
         Parameters
@@ -62,14 +64,16 @@ class LedgerRun:
             The digest of the training plan: a run is continued by the same plan only.
         mode : str
             How gradients are added up, which is a part of the guarantee for all steps.
+        unit : str, optional
+            What is sampled and protected: "record", or the unit of the account.
 
         Raises
         ------
         InvalidParameterError
-            If the run belongs to another plan, mode or account; the account has another relation,
-            or protects units of several records; or the plan is not declared and no delta is given.
+            If the run belongs to another plan, mode or account; the account has another relation
+            or unit; or the plan is not declared and no delta is given.
         """
-        return _Counter(self, sampled, f"{plan} {mode}")
+        return _Counter(self, sampled, f"{plan} {mode}", unit)
 
     def __repr__(self) -> str:
         """Show the account and the name."""
@@ -79,9 +83,10 @@ class LedgerRun:
 class _Counter:
     """The steps of one run, counted in the ledger before each is drawn."""
 
-    def __init__(self, run: LedgerRun, sampled: SampledPlan, owner: str) -> None:
+    def __init__(self, run: LedgerRun, sampled: SampledPlan, owner: str, unit: str) -> None:
         self._ledger, self._account, self._terms = run.ledger, run.account, run.terms
         self._name, self._sampled, self._owner = run.name, sampled, owner
+        self._unit = unit
         self._check_terms()
         self.spent, declared = self._ledger.read(self._look)
         self._fitting = self.spent
@@ -180,6 +185,7 @@ class _Counter:
             "sampling_rate": self._sampled.sampling_rate,
             "steps": self._sampled.steps,
             "bounded": self._sampled.bounded,
+            "unit": self._unit,
             "slots": {name: slot for name, slot in slots.items() if slot is not None},
             "about": {},
         }
@@ -217,11 +223,18 @@ class _Counter:
                 f"the plan is for neighbouring={self._sampled.neighbouring!r}, and account "
                 f"{self._account!r} for {terms.neighbouring!r}"
             )
-        if terms.records_per_unit != 1:
+        # A plan of users protects no single record: one more changes a user's mean, which moves a
+        # sum by up to two clip norms.
+        if self._unit not in ("record", terms.unit):
+            raise InvalidParameterError(
+                f"the plan protects every {self._unit}, and account {self._account!r} every "
+                f"{terms.unit}: pay from an account whose unit is {self._unit!r}"
+            )
+        if self._unit == "record" and terms.records_per_unit != 1:
             raise InvalidParameterError(
                 f"account {self._account!r} protects units of up to "
                 f"{terms.records_per_unit} records, and a plan that samples records protects no "
-                "such unit: pay from an account for single records"
+                f"such unit: make the plan with units=Units(..., name={terms.unit!r})"
             )
 
 

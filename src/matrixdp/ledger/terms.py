@@ -35,9 +35,11 @@ class Terms:
     unit : str, optional
         Whom the promise is about: "record", "patient".
     records_per_unit : int, optional
-        How many records one of them has at most.
+        How many records one of them has at most. That is assumed, except by plans that sample
+        units.
     plans : sequence of SampledPlan, optional
-        Sampled plans that are certain to come: they cost less than those chosen later.
+        Sampled plans that are certain to come: they cost less than those chosen later. Where a unit
+        may have several records, they sample units.
     claims_delta : float, optional
         The part of delta for claims of other software, and for sampled plans that are chosen later.
     """
@@ -69,11 +71,6 @@ class Terms:
                 f"records_per_unit={self.records_per_unit} of unit='record': name the unit that "
                 "has so many records, 'patient' for instance"
             )
-        if self.plans and self.records_per_unit != 1:
-            raise InvalidParameterError(
-                f"records_per_unit={self.records_per_unit} with plans: a plan samples records, not "
-                "units, so it protects no unit of several records; declare none"
-            )
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -87,10 +84,14 @@ class Terms:
     def in_words(self) -> str:
         """The promise for people."""
         change = "adding or removing" if self.neighbouring == "add-remove" else "replacing"
-        several = (
-            "" if self.records_per_unit == 1 else f" with at most {self.records_per_unit} records"
-        )
-        return f"({self.epsilon:g}, {self.delta:g}) under {change} one {self.unit}{several}"
+        assumed = "" if self.unit == "record" else f", assumed to have {self.most_records}"
+        return f"({self.epsilon:g}, {self.delta:g}) under {change} one {self.unit}{assumed}"
+
+    @property
+    def most_records(self) -> str:
+        """How many records a unit has at most, in words."""
+        number = self.records_per_unit
+        return "at most one record" if number == 1 else f"at most {number} records"
 
     def encoded(self) -> str:
         """Return the terms as canonical JSON."""

@@ -22,7 +22,8 @@ class About:
     purpose : str, optional
         What the release is for.
     unit : str, optional
-        Whom a record is about: person, visit, and so on.
+        Whom a record is about: person, visit, and so on. That nobody has more than one record is
+        assumed, not checked.
     missing : str, optional
         What became of records with missing cells, where that is not said with the query.
 

@@ -169,8 +169,10 @@ class StepCounter(Protocol):
 class RunPayer(Protocol):
     """Pays for a training run: a named run of a ledger's account."""
 
-    def counter(self, sampled: SampledPlan, /, *, plan: str, mode: str) -> StepCounter:
-        """Return the counter of a plan's steps."""
+    def counter(
+        self, sampled: SampledPlan, /, *, plan: str, mode: str, unit: str = "record"
+    ) -> StepCounter:
+        """Return the counter of a plan's steps, which sample records or units of that name."""
 
 
 def check_payer(payer: object) -> None:

@@ -94,13 +94,13 @@ def _released(file: CheckedFile) -> Markup:
 def _unit(report: Report) -> Markup:
     if report.account is not None and report.account.balance.terms.unit != "record":
         terms = report.account.balance.terms
-        several = (
-            "one record" if terms.records_per_unit == 1 else f"{terms.records_per_unit} records"
-        )
         promised = (
-            f"The account makes its promise to every {terms.unit}, who has at most {several} "
+            f"The account makes its promise to every {terms.unit}, who has {terms.most_records} "
         )
-        checked = "in the data. That nobody has more is up to whoever runs the account."
+        checked = (
+            "in the data. That nobody has more is assumed, and up to whoever runs the account; "
+            "only training runs that sample such units enforce it."
+        )
         return joined([promised, checked])
     units = {
         verified.statement.about.unit
@@ -112,7 +112,8 @@ def _unit(report: Report) -> Markup:
         return joined(["The promise is made to every record. ", unknown])
     known = joined(map(_quoted, sorted(units)), " or one ")
     said = "By the words of whoever made the files, a record is about one "
-    return joined(["The promise is made to every record. ", said, known, "."])
+    assumed = ". That nobody has more than one record is assumed."
+    return joined(["The promise is made to every record. ", said, known, assumed])
 
 
 def _learned(report: Report) -> Iterator[Markup]:

@@ -22,6 +22,7 @@ from matrixdp.training.lots.lot import Lot
 from matrixdp.training.plan import TrainingPlan
 from matrixdp.training.progress import TrainingProgress
 from matrixdp.training.trainer import PrivateTraining
+from matrixdp.training.units import Units
 
 __all__ = [
     "GraphConvolution",
@@ -34,6 +35,7 @@ __all__ = [
     "TrainingGuarantee",
     "TrainingPlan",
     "TrainingProgress",
+    "Units",
 ]
 
 

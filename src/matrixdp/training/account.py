@@ -193,7 +193,7 @@ def _counter(
                 f"seed={seed!r} makes an experiment, which protects nothing, so a ledger does not "
                 "pay for it: leave out seed or spending"
             )
-        return spending.counter(plan.sampled, plan=plan.digest, mode=mode)
+        return spending.counter(plan.sampled, plan=plan.digest, mode=mode, unit=plan.unit)
     # A spending file of an experiment does not pass for that of a release, nor the other way round.
     randomness = "secure" if seed is None else f"seed {seed}"
     return SpendingFile(spending, plan=plan.digest, mode=mode, randomness=randomness)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from matrixdp.privacy import Accountant
 from matrixdp.rounding import shown_down, shown_up
+from matrixdp.training.units import Units
 
 __all__ = ["Lots", "Mode", "Noise", "TrainingGuarantee"]
 
@@ -21,15 +22,15 @@ _ACCOUNTS = {
 # What the claim takes for granted, by mode.
 _ASSUMPTIONS: dict[Mode, str] = {
     "fast": (
-        "Mode fast: each record is clipped by a proven upper bound of its gradient's norm, and "
+        "Mode fast: each {unit} is clipped by a proven upper bound of its gradient's norm, and "
         "batches are added up in float64. Three things are assumed, not proven: that the losses "
-        "keep records apart, which was checked on made-up records only; that the rounding error of "
-        "the sum within a batch is negligible; and that the kernels give a record the same "
+        "keep {unit}s apart, which was checked on made-up records only; that the rounding error of "
+        "the sum within a batch is negligible; and that the kernels give a {unit} the same "
         "gradient whatever else is in its batch."
     ),
     "exact": (
-        "Mode exact: the model runs on one record at a time; each clipped gradient is rounded to "
-        "whole steps, and these are added up in integers. So one record moves the sum by at most "
+        "Mode exact: the model runs on one {unit} at a time; each clipped gradient is rounded to "
+        "whole steps, and these are added up in integers. So one {unit} moves the sum by at most "
         "the clip norm, in exact arithmetic. It is assumed that neither the model nor the data set "
         "keeps a memory of earlier records, as code that compiles itself while it runs does."
     ),
@@ -46,7 +47,7 @@ class TrainingGuarantee:
     Attributes
     ----------
     epsilon, delta : float
-        Under adding or removing one record.
+        Under adding or removing one record, or one unit with all of its records.
     sampling_rate : float
         The probability of each record to be in a step.
     steps : int
@@ -67,6 +68,8 @@ class TrainingGuarantee:
         Whether steps stop at records that are not finite, which tells that these are there.
     ranks : int
         How many processes took part.
+    units : Units or None
+        What is protected, if it is not a single record.
     """
 
     epsilon: float
@@ -81,6 +84,12 @@ class TrainingGuarantee:
     shaped_layers: tuple[str, ...] = ()
     debug: bool = False
     ranks: int = 1
+    units: Units | None = None
+
+    @property
+    def unit(self) -> str:
+        """What is protected: a record, or what the units are called."""
+        return "record" if self.units is None else self.units.name
 
     @property
     def protects(self) -> bool:
@@ -94,7 +103,7 @@ class TrainingGuarantee:
         """Say the guarantee in sentences, its numbers rounded to the private side."""
         claim = (
             f"({shown_up(self.epsilon, 4)}, {shown_up(self.delta, 4)})-differential privacy under "
-            "adding or removing one record."
+            f"adding or removing {self._unit()}"
         )
         shape = f", shaped in {', '.join(self.shaped_layers)}" if self.shaped_layers else ""
         how = (
@@ -105,24 +114,35 @@ class TrainingGuarantee:
         warning = "" if self.protects else "An experiment, which protects nothing; it simulates: "
         stops = " Debugging: a step stops at records that are not finite." if self.debug else ""
         sources = f"Noise: {self.noise}. Lots: {self.lots}."
-        return f"{warning}{claim} {how} {sources}{stops} {_ASSUMPTIONS[self.mode]}{self._sums()}"
+        assumed = _ASSUMPTIONS[self.mode].format(unit=self.unit)
+        return f"{warning}{claim} {how} {sources}{stops} {assumed}{self._sums()}"
 
     def _sums(self) -> str:
         if self.ranks == 1:
             return ""
         rounding = "" if self.mode == "exact" else ", whose rounding was taken off the clip norm"
         return (
-            f" {self.ranks} ranks, each with the records of its own numbers; their sums were added "
-            f"up as integers{rounding}, and the processes and their network are trusted. It is "
-            "assumed that a number is the same record on all ranks, which was checked for the "
+            f" {self.ranks} ranks, each with the {self.unit}s of its own numbers; their sums were "
+            f"added up as integers{rounding}, and the processes and their network are trusted. It "
+            "is assumed that a number is the same record on all ranks, which was checked for the "
             "first record of tensors and for the indices of a Subset only, and that losses get "
             "nothing from other ranks."
         )
 
+    def _unit(self) -> str:
+        if self.units is None:
+            return "one record."
+        return (
+            f"one {self.unit} with all of its records. A step takes at most "
+            f"{self.units.most_records} records of each {self.unit}, which is enforced, not "
+            "assumed."
+        )
+
     def _sampling(self) -> str:
         if self.sampling_rate == 1.0:
-            return "all records"
-        return f"Poisson samples at rate {shown_up(self.sampling_rate, 4)}"
+            return f"all {self.unit}s"
+        samples = "Poisson samples" if self.units is None else f"Poisson samples of {self.unit}s"
+        return f"{samples} at rate {shown_up(self.sampling_rate, 4)}"
 
     def _account(self) -> str:
         exact = self.sampling_rate == 1.0 and self.accountant is Accountant.PLD

@@ -74,13 +74,13 @@ def made_parts(given: Arguments, ranks: Ranks) -> Parts:
     covariances = checked_covariances(given.layer_covariances)
     trainable = Trainable(model, optimizers, plan, mode)
     coins: Coins = (
-        secure_coins(trainable.device, plan.records) if seed is None else SeededCoins(seed)
+        secure_coins(trainable.device, plan.population) if seed is None else SeededCoins(seed)
     )
     shards = None
     if isinstance(ranks, RankGroup):
         grid = {one: grid_step(trainable.bounds[group]) for one, group in trainable.groups.items()}
         shards = partial(NoiseInShards, grid=grid, ranks=ranks)
-        coins = OwnCoins(coins, own_records(ranks, plan.records))
+        coins = OwnCoins(coins, own_records(ranks, plan.population))
         if mode == "fast":  # in the mode exact nothing is rounded any more
             trainable.bounds = _shortened(trainable)
     noise = StepNoise(model, trainable, plan, covariances, seed, shards=shards)

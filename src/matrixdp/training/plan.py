@@ -15,6 +15,7 @@ from matrixdp.parameters import DELTA, EPSILON, checked_choice, positive_integer
 from matrixdp.privacy import Accountant, Budget, SampledPlan, noise_multiplier_for, plan_epsilon
 from matrixdp.rounding import float_up, quotient_down, shown_up, sqrt_up
 from matrixdp.sensitivity import FrobeniusBall
+from matrixdp.training.units import Units
 
 __all__ = ["TrainingPlan"]
 
@@ -36,8 +37,11 @@ class TrainingPlan:
 
     Parameters
     ----------
-    records : int
-        How many records the data set has.
+    records : int, optional
+        How many records the data set has. Each of them is protected.
+    units : Units, optional
+        What is protected instead, such as users with several records each. All that is said of
+        records below then holds for units.
     lot_size : float
         The expected number of records in a step, from 1 to ``records``. Each record is in a step
         with probability ``lot_size / records``, and each gradient is divided by ``lot_size``.
@@ -76,9 +80,10 @@ class TrainingPlan:
 
     Notes
     -----
-    *Guarantee:* (epsilon, delta)-DP under adding or removing one record, for steps on Poisson
-    samples with ``sampling_rate`` and Gaussian noise of scale ``noise_scale`` on sums whose terms
-    have norms of at most ``sensitivity``. All three are rounded up.
+    *Guarantee:* (epsilon, delta)-DP under adding or removing one record, or one unit with all of
+    its records, for steps on Poisson samples with ``sampling_rate`` and Gaussian noise of scale
+    ``noise_scale`` on sums whose terms have norms of at most ``sensitivity``. All three are rounded
+    up.
 
     Examples
     --------
@@ -95,7 +100,8 @@ class TrainingPlan:
     5.0
     """
 
-    records: int
+    records: int | None
+    units: Units | None
     lot_size: float
     steps: int
     clip_norm: float | Bounds  # a mapping becomes pairs, which nobody can change afterwards
@@ -109,7 +115,8 @@ class TrainingPlan:
     def __init__(
         self,
         *,
-        records: int,
+        records: int | None = None,
+        units: Units | None = None,
         lot_size: float,
         steps: int | None = None,
         epochs: float | None = None,
@@ -121,8 +128,10 @@ class TrainingPlan:
         accountant: Accountant | str = Accountant.PLD,
         sum_norm: float | None = None,
     ) -> None:
-        self._set("records", positive_integer(records, "records"))
-        self._set("lot_size", _checked_lot_size(lot_size, self.records))
+        _check_sampled(records, units)
+        self._set("records", None if records is None else positive_integer(records, "records"))
+        self._set("units", units)
+        self._set("lot_size", _checked_lot_size(lot_size, self.population, self.unit))
         self._set("steps", _checked_steps(steps, epochs, self.exact_rate))
         self._set("clip_norm", _checked_bounds(clip_norm))
         self._set("delta", DELTA.number(delta))
@@ -186,9 +195,24 @@ class TrainingPlan:
         )
 
     @property
+    def unit(self) -> str:
+        """What is protected: a record, or what the units are called."""
+        return "record" if self.units is None else self.units.name
+
+    @property
+    def population(self) -> int:
+        """How many records or units there are, of which lots are drawn."""
+        return self.records if self.units is None else self.units.number  # type: ignore[return-value]
+
+    @property
+    def rows(self) -> int:
+        """How many rows of a batch are clipped together: the views of all records of a unit."""
+        return self.views * (1 if self.units is None else self.units.most_records)
+
+    @property
     def exact_rate(self) -> Fraction:
         """The probability of each record to be in a step."""
-        return Fraction(self.lot_size) / self.records
+        return Fraction(self.lot_size) / self.population
 
     @property
     def sampling_rate(self) -> float:
@@ -234,8 +258,8 @@ class TrainingPlan:
         promise = f"epsilon {shown_up(self.epsilon, 4)} at delta {shown_up(self.delta, 4)}"
         norms = ", ".join(f"{bound:g} {name}".strip() for name, bound in self.bounds)
         facts = [
-            ("guarantee", f"{promise}, under adding or removing one record"),
-            ("records", self.records),
+            ("guarantee", f"{promise}, under adding or removing one {self.unit}"),
+            (f"{self.unit}s", self.population),
             ("expected lot size", f"{self.lot_size:g}"),
             ("steps", f"{self.steps}, which are {self.epochs:.4g} epochs"),
             ("clip norm", norms),
@@ -248,18 +272,31 @@ class TrainingPlan:
         """A fingerprint of the plan, by which checkpoints and spending files know it."""
         # json writes every digit of a float, so that plans which differ at all differ here.
         fields = asdict(self) | {"accountant": self.accountant.value}
-        # Plans without a bound of the sum keep the digest that they had before there was one.
-        if self.sum_norm is None:
-            del fields["sum_norm"]
+        # Plans without these keep the digest that they had before there were any.
+        for added in ("sum_norm", "units"):
+            if fields[added] is None:
+                del fields[added]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _checked_lot_size(lot_size: float, records: int) -> float:
-    size = positive_number(lot_size, "lot_size")
-    if not 1.0 <= size <= records:
+def _check_sampled(records: object, units: object) -> None:
+    if units is not None and not isinstance(units, Units):
         raise InvalidParameterError(
-            f"lot_size={size!r} is outside its domain: it is the expected number of records in a "
-            f"step, from 1 to records={records!r}"
+            f"units is a {type(units).__name__}: pass Units(number, most_records, name)"
+        )
+    if (records is None) == (units is None):
+        raise InvalidParameterError(
+            f"records={records!r} and units={units!r}: pass one of the two, units where one person "
+            "may have several records"
+        )
+
+
+def _checked_lot_size(lot_size: float, population: int, unit: str) -> float:
+    size = positive_number(lot_size, "lot_size")
+    if not 1.0 <= size <= population:
+        raise InvalidParameterError(
+            f"lot_size={size!r} is outside its domain: it is the expected number of {unit}s in a "
+            f"step, from 1 to {unit}s={population!r}"
         )
     return size
 

@@ -13,7 +13,7 @@ from torch import nn
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.account import StepAccount
 from matrixdp.training.checks.arguments import check_not_inference
-from matrixdp.training.checks.model import ModelCheck, made_up_batches
+from matrixdp.training.checks.model import ModelCheck, made_up_batches, own_batches
 from matrixdp.training.checks.repeated import Release, warn_if_repeated
 from matrixdp.training.checks.untouched import untouched
 from matrixdp.training.guarantee import Mode
@@ -24,6 +24,7 @@ from matrixdp.training.lots.fast_sum import sum_of_lot
 from matrixdp.training.lots.lot import Division, Lot
 from matrixdp.training.lots.records import RecordSource, TensorRecords
 from matrixdp.training.lots.sampling import Coins, drawn_records
+from matrixdp.training.lots.unit_records import UnitLosses, UnitRecords, units_in_turn
 from matrixdp.training.model.compiled import uncompiled
 from matrixdp.training.model.trainable import Trainable
 from matrixdp.training.noise.noisy_step import NoisyStep
@@ -90,10 +91,10 @@ class Steps:
         restart: bool,
         debug: bool,
     ) -> None:
-        self.losses = losses
-        self.check = ModelCheck(model, trainable, views=plan.views, debug=debug)
-        self._model = model
         self._plan = plan
+        self.losses = losses
+        self.check = ModelCheck(model, trainable, views=plan.rows, debug=debug)
+        self._model = model
         self._trainable = trainable
         self._account = account
         self._coins = coins
@@ -107,13 +108,25 @@ class Steps:
         self._open: _Open | None = None
         self._first = 0  # step since training has begun or was resumed
 
+    @property
+    def losses(self) -> Losses:
+        """The user's losses of a batch."""
+        return self._losses
+
+    @losses.setter
+    def losses(self, losses: Losses) -> None:
+        units, views = self._plan.units, self._plan.views
+        self._losses = losses
+        self._clipped = losses if units is None else UnitLosses(losses, units.most_records, views)
+
     def begin(self, data: Any, source: RecordSource, *, is_release: bool) -> None:
         """Check everything before steps on some data are spent, on every rank."""
         self._ranks.together(self._at("begin"), partial(self._begin, source))
         self._agree_on(data, source)
         self._first = self._account.spent
         if is_release:
-            tensors = source.tensors if isinstance(source, TensorRecords) else (data,)
+            records = source.source if isinstance(source, UnitRecords) else source
+            tensors = records.tensors if isinstance(records, TensorRecords) else (data,)
             account = self._account  # alone, or the training would keep its own data alive
             release = Release(account.run, self._plan, lambda: account.spent)
             warn_if_repeated(release, [*self._trainable, *tensors])
@@ -185,7 +198,7 @@ class Steps:
             return CapturedSum(
                 *(self._model, gradients, self._trainable, source),
                 division=self._division(size),
-                views=self._plan.views,
+                views=self._plan.rows,
                 debug=self._debug,
             )
 
@@ -224,7 +237,9 @@ class Steps:
         # whether it is given up, or the process dies.
         self._account.spend()
         rate = self._plan.exact_rate
-        numbers = drawn_records(self._coins, self._plan.records, rate, number)
+        numbers = drawn_records(self._coins, self._plan.population, rate, number)
+        if isinstance(source, UnitRecords):
+            source = source.drawn(numbers, self._coins, number)
         return _Open(Lot(number), source, numbers, check_weights)
 
     def _checked_weights(self) -> Callable[[], None]:
@@ -244,15 +259,15 @@ class Steps:
     def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
         source, numbers, plan = opened.source, opened.numbers, self._plan
         if gradients is not None:
-            options: Any = {"views": plan.views, "device": self._trainable.device}
+            options: Any = {"views": plan.rows, "device": self._trainable.device}
             return sum_of_lot(gradients, source, numbers, self._division(size), **options)
-        options = {"views": plan.views, "debug": self._debug}
-        exact = ExactSum(self._model, self.losses, self._trainable, **options)
-        return exact(source.batches(list(numbers[:, None]), plan.views))
+        options = {"views": plan.rows, "debug": self._debug}
+        exact = ExactSum(self._model, self._clipped, self._trainable, **options)
+        return exact(source.batches(list(numbers[:, None]), plan.rows))
 
     def _division(self, size: int) -> Division:
         plan = self._plan
-        return Division(plan.records, plan.lot_size, size, plan.views)
+        return Division(plan.population, plan.lot_size, size, plan.rows)
 
     def _gradients(self, source: RecordSource) -> BatchGradients | None:
         """Return how gradients are formed, after a check if anything has changed.
@@ -261,12 +276,21 @@ class Steps:
         """
         if self._mode == "exact":
             return None
-        chosen = self.check.known(self.losses, source.collate)
+        chosen = self.check.known(self._clipped, source.collate)
         if chosen is None:
             with untouched(self._model):  # a data set may draw random numbers
-                draws = made_up_batches(source, self._plan.views)
-            chosen = self.check.run(self.losses, draws, source.collate)
+                draws = made_up_batches(source, self._plan.rows)
+            chosen = self.check.run(self._clipped, draws, source.collate)
         return chosen.gradients
+
+    def check_on(self, source: RecordSource) -> None:
+        """Check losses and model on records that are not private; the mode exact needs no check."""
+        if self._plan.units is not None:
+            units = units_in_turn(source, self._plan.units)
+            source = units.drawn(np.arange(len(units)), self._coins, 0)
+        draws = own_batches(source, self._plan.rows)
+        if self._mode == "fast":
+            self.check.run(self._clipped, draws, source.collate)
 
     def _check_ready(self) -> None:
         """Raise if a step could not be taken, before it is spent."""

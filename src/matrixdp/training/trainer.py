@@ -14,7 +14,6 @@ from matrixdp.parameters import positive_integer
 from matrixdp.privacy.payment import RunPayer
 from matrixdp.training.account import State, StepAccount
 from matrixdp.training.checks.arguments import check_losses
-from matrixdp.training.checks.model import own_batches
 from matrixdp.training.guarantee import Mode, TrainingGuarantee
 from matrixdp.training.lots.batch import Losses
 from matrixdp.training.lots.lot import Lot
@@ -25,6 +24,7 @@ from matrixdp.training.lots.records import (
     checked_records,
     record_source,
 )
+from matrixdp.training.lots.unit_records import checked_units
 from matrixdp.training.noise.noisy_step import NoisyStep
 from matrixdp.training.parts import Arguments, made_parts
 from matrixdp.training.plan import TrainingPlan
@@ -40,7 +40,7 @@ __all__ = ["PrivateTraining"]
 class PrivateTraining:
     """Trains a model privately, step by step, as a plan says.
 
-    The model stays what it is: nothing is stored in it, and outside of a step it runs as always.
+    The model stays what it is: outside of a step it runs as always.
 
     Parameters
     ----------
@@ -204,6 +204,7 @@ class PrivateTraining:
             shaped_layers=self._noise.shaped_layers,
             debug=self._debug,
             ranks=self._ranks.size,
+            units=self._plan.units,
         )
 
     def check(self, rows: Any, *, collate: Collate | None = None) -> None:
@@ -217,7 +218,8 @@ class PrivateTraining:
         Parameters
         ----------
         rows : Dataset, Tensor, or tuple of Tensor
-            At least four records that are not private, as `lots` takes them.
+            At least four records that are not private, as `lots` takes them. Of a plan with units
+            at least four units, each of which has as many records as a step takes.
         collate : callable, optional
             As in `lots`.
 
@@ -226,22 +228,18 @@ class PrivateTraining:
         InvalidParameterError
             If records are mixed, or the losses cannot be computed.
         """
-        source = record_source(rows, collate)
-        draws = own_batches(source, self._plan.views)
-        if self._mode == "fast":
-            self._steps.check.run(self._steps.losses, draws, source.collate)
+        self._steps.check_on(record_source(rows, collate))
 
     def explain(self) -> None:
         """Print how the gradients of each layer are formed, after they were checked."""
-        if self._mode == "exact":
-            sys.stdout.write("every record is run by itself, by plain autograd: mode exact\n")
-            return
-        sys.stdout.write(self._steps.check.explained())
+        alone = "every record is run by itself, by plain autograd: mode exact\n"
+        sys.stdout.write(alone if self._mode == "exact" else self._steps.check.explained())
 
     def lots(
         self,
         data: Any,
         *,
+        units: object = None,
         collate: Collate | None = None,
         workers: int = 0,
         progress: bool = False,
@@ -252,6 +250,8 @@ class PrivateTraining:
         ----------
         data : Dataset, Tensor, or tuple of Tensor
             A map-style data set, or tensors whose first axis is the records, wherever they are.
+        units : sequence, optional
+            For a plan with units: whose each record is, by integers or strings.
         collate : callable, optional
             Makes a batch of a list of items of a data set; by default as a ``DataLoader`` does.
         workers : int, optional
@@ -262,28 +262,32 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            If the data makes its own batches, or has another number of records than the plan; if
-            losses mix records; or if a spending file counts steps whose checkpoint was not loaded.
-            Also when a lot is asked for, if the model was changed or holds NaN; nothing is spent
-            then. On a GPU, NaN that came up in a step is found by the next call of `step`, whose
-            lot is spent.
+            If the data makes its own batches, or does not fit the plan; if losses mix records; or
+            if a spending file counts steps whose checkpoint was not loaded. Also when a lot is
+            asked for, if the model was changed or holds NaN; nothing is spent then. On a GPU, NaN
+            that came up in a step is found by the next call of `step`, whose lot is spent.
         BudgetExceededError
             If no step is left. A finished run that is resumed has no lots, and raises nothing.
         StorageError
             When a lot is asked for, if the spending file cannot be written; nothing is drawn.
         """
-        source = self._source(data, collate, workers)
+        source = self._source(data, units, collate, workers)
         self._steps.begin(data, source, is_release=self._noise.kind == "exact")
         lots = self._steps.lots(source)
         return _shown(lots, self.progress) if progress and self._ranks.number == 0 else lots
 
-    def _source(self, data: Any, collate: Collate | None = None, workers: int = 0) -> RecordSource:
-        """Return the records on every rank, or raise on all of them."""
-        point = Point("begin", self._account.spent)
-        records = self._plan.records
-        return self._ranks.together(
-            point, lambda: checked_records(record_source(data, collate, workers), records)
-        )
+    def _source(
+        self, data: Any, units: object = None, collate: Collate | None = None, workers: int = 0
+    ) -> RecordSource:
+        """Return the records or units on every rank, or raise on all of them."""
+
+        def made() -> RecordSource:
+            source = record_source(data, collate, workers)
+            if self._plan.units is None and units is None:
+                return checked_records(source, self._plan.population)
+            return checked_units(source, self._plan.units, units)
+
+        return self._ranks.together(Point("begin", self._account.spent), made)
 
     def step(self, lot: Lot, *, batch_size: int) -> None:
         """Take one step: losses, gradients, clipping, noise, and the optimiser.
@@ -293,9 +297,9 @@ class PrivateTraining:
         lot : Lot
             What `lots` has just returned. It is taken once.
         batch_size : int
-            How many records run at once. It limits the memory that is used; in the mode ``exact``
-            every record runs by itself. On a GPU batches are filled up to a few sizes, at most this
-            one, with rows that count for nothing.
+            How many records, or units, run at once. It limits the memory that is used; in the mode
+            ``exact`` every one runs by itself. On a GPU batches are filled up to a few sizes, at
+            most this one, with rows that count for nothing.
 
         Raises
         ------
@@ -308,10 +312,9 @@ class PrivateTraining:
     def captured_step(self, data: Any, *, batch_size: int) -> Callable[[], None]:
         """Return a function that takes one step each time it is called, on a GPU as a CUDA graph.
 
-        A step is that of the loop over `lots`, which fills batches up to a few sizes on a GPU. For
-        each of these a graph is captured, which the GPU can repeat. This saves the time that Python
-        takes to launch kernels, which is most of the time of a small model. Other devices run the
-        same batches without a graph.
+        A step is that of the loop over `lots`. A graph for each of the few sizes of batches saves
+        the time that Python takes to launch kernels, which is most of the time of a small model.
+        Other devices run the same batches without a graph.
 
         Parameters
         ----------
@@ -323,9 +326,8 @@ class PrivateTraining:
         Raises
         ------
         InvalidParameterError
-            In the mode ``exact``, or if model, losses or data do not fit, or cannot be captured.
-            When called, the step raises what `lots` raises, and if other losses were set, or the
-            model was moved in memory or switched between ``train()`` and ``eval()``.
+            In the mode ``exact``, for a plan with units, or if something cannot be captured.
+            When called, the step raises what `lots` raises, and if losses or model were changed.
         BudgetExceededError
             If no step is left.
 
@@ -333,19 +335,21 @@ class PrivateTraining:
         --------
         >>> import torch
         >>> from matrixdp.training import PrivateTraining, TrainingPlan
-        >>> inputs, targets = torch.randn(100, 3), torch.randint(0, 2, (100,))
-        >>> model = torch.nn.Linear(3, 2)
-        >>> def losses(rows, labels):
-        ...     return torch.nn.functional.cross_entropy(model(rows), labels, reduction="none")
+        >>> rows, model = torch.randn(100, 3), torch.nn.Linear(3, 1)
         >>> plan = TrainingPlan(
         ...     records=100, lot_size=20, steps=5, clip_norm=1.0, epsilon=4.0, delta=1e-3
         ... )
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        >>> training = PrivateTraining(model, losses, optimizer, plan)
-        >>> step = training.captured_step((inputs, targets), batch_size=32)
+        >>> training = PrivateTraining(model, lambda x: model(x)[:, 0] ** 2, optimizer, plan)
+        >>> step = training.captured_step(rows, batch_size=32)
         >>> while training.progress.steps_left:
         ...     step()
         """
+        if self._plan.units is not None:
+            raise InvalidParameterError(
+                f"the plan is for {self._plan.unit}s, whose records are chosen anew in each step, "
+                "which is not captured: use the loop over training.lots(...)"
+            )
         source = self._source(data)
         if not isinstance(source, TensorRecords):
             raise InvalidParameterError(

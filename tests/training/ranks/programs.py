@@ -23,7 +23,7 @@ from torch.utils.data import Subset, TensorDataset
 
 from matrixdp.covariance import Covariance, Diagonal, Kronecker
 from matrixdp.errors import MatrixDPError
-from matrixdp.training import PrivateTraining
+from matrixdp.training import PrivateTraining, Units
 from matrixdp.training.lots.sampling import SecureCoins
 from matrixdp.training.noise.block_noise import BlockNoise, ExactNoise, SimulatedNoise
 from matrixdp.training.spending import SpendingFile
@@ -90,6 +90,16 @@ def training_with_zero(model: nn.Module, group: Any) -> tuple[PrivateTraining, A
     return private(model, seed=3, ranks=group, make=lambda _: optimizer), optimizer
 
 
+def of_users(group: Any, **options: Any) -> Tensor:
+    """Return the weights after steps whose users have from 1 to 7 records, of which 3 count."""
+    model, labels = small_model(), np.sqrt(np.arange(RECORDS)).astype(np.int64)
+    plan = small_plan(records=None, units=Units(7, 3, "user"), lot_size=3)
+    training = private(model, plan, seed=3, ranks=group, **options)
+    for lot in training.lots(small_data(), units=labels):
+        training.step(lot, batch_size=2)
+    return weights(model)
+
+
 def captured(group: Any) -> Tensor:
     model = small_model()
     training = private(model, seed=3, ranks=group)
@@ -104,16 +114,21 @@ WAYS: dict[str, Callable[[Any], Tensor]] = {
     "exact": lambda group: trained(group, mode="exact"),
     "exact, groups": lambda group: trained(group, mode="exact", plan=small_plan(clip_norm=GROUPS)),
     "exact, shaped": lambda group: trained(group, mode="exact", layer_covariances=shapes()),
+    "exact, users": lambda group: of_users(group, mode="exact"),
     "fast": trained,
+    "fast, users": of_users,
     "fast, groups": lambda group: trained(group, plan=small_plan(clip_norm=GROUPS)),
     "fast, Adam": lambda group: trained(group, make=adam),
     "fast, captured": captured,
 }
 
 
+QUICK = ("exact", "exact, users", "fast")
+
+
 def quick(group: Any, folder: Path) -> Found:
     """Do a little of everything."""
-    found: Found = {name: WAYS[name](group) for name in ("exact", "fast")}
+    found: Found = {name: WAYS[name](group) for name in QUICK}
     return found | refused(group, folder) | neighbours(group, folder)
 
 
@@ -170,6 +185,12 @@ def with_other_data(group: Any, *, last: bool) -> object:
     inputs, targets = small_data()
     order = torch.arange(RECORDS).roll(int(last))
     return begun(private(small_model(), ranks=group), (inputs[order], targets[order]))
+
+
+def with_other_users(group: Any, *, last: bool) -> object:
+    labels = np.roll(np.arange(RECORDS) // 4, 4 * int(last))
+    plan = small_plan(records=None, units=Units(10, 3, "user"))
+    return private(small_model(), plan, ranks=group).lots(small_data(), units=labels)
 
 
 def with_another_split(group: Any, *, last: bool) -> object:
@@ -235,6 +256,7 @@ REFUSALS: dict[str, Callable[..., object]] = {
     ),
     "elsewhere": elsewhere,
     "data": with_other_data,
+    "users": with_other_users,
     "split": with_another_split,
     "optimizer": with_another_optimizer,
     "trainings": with_other_trainings,

@@ -115,10 +115,10 @@ def check_mode(mode: object, plan: TrainingPlan, *, alone: bool = True) -> None:
     """Raise unless the mode is known and can do what the plan says, alone or on several ranks."""
     if mode not in get_args(Mode):
         raise InvalidParameterError(f"mode={mode!r} is not known: pass 'fast' or 'exact'")
-    if mode == "exact" and not plan.records <= MOST_RECORDS:
+    if mode == "exact" and not plan.population <= MOST_RECORDS:
         raise InvalidParameterError(
-            f"records={plan.records} is more than the {MOST_RECORDS} whose sum float64 holds "
-            "exactly: use mode='fast'"
+            f"{plan.unit}s={plan.population} is more than the {MOST_RECORDS} whose sum float64 "
+            "holds exactly: use mode='fast'"
         )
     # Scaling a sum rounds it, so that one record could move it by more than its exact term.
     if mode == "exact" and plan.sum_norm is not None:

@@ -298,7 +298,10 @@ def own_batches(source: RecordSource, views: int) -> list[Draw]:
         If there are too few.
     """
     if len(source) < RECORDS:
-        raise ShapeError(f"rows has {len(source)} records: pass at least {RECORDS}")
+        raise ShapeError(
+            f"rows has {len(source)} records, or units of so many records as a step takes: pass at "
+            f"least {RECORDS}"
+        )
 
     def batches(first: int) -> Callable[[Sequence[int]], Any]:
         def taken(records: Sequence[int]) -> Any:

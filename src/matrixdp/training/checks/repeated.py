@@ -113,6 +113,9 @@ def _meet(one: _Part, other: _Part) -> bool:
 
 def _together(release: Release, earlier: list[Release]) -> str:
     """Say what all releases cost together."""
+    unit = release.plan.unit
+    if any(other.plan.unit != unit for other in earlier):
+        return f"no guarantee for a {unit} follows from those that protect something else"
     steps = Counter({_kind(release.plan): release.plan.steps})
     for other in earlier:
         steps[_kind(other.plan)] += other.spent()
@@ -131,7 +134,7 @@ def _together(release: Release, earlier: list[Release]) -> str:
     except CalibrationError:
         return "their guarantees add up"
     shown = f"({shown_up(epsilon, 4)}, {shown_up(delta, 4)})"
-    return f"for a record that is in all of them, the guarantee of all together is {shown}"
+    return f"for a {unit} that is in all of them, the guarantee of all together is {shown}"
 
 
 def _kind(plan: TrainingPlan) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.lots.clipping import ClippedSum
 
-__all__ = ["BatchGradients", "Losses", "Sums", "gradients_of", "losses_of", "widened"]
+__all__ = ["BatchGradients", "Losses", "Sums", "called", "gradients_of", "losses_of", "widened"]
 
 Losses = Callable[..., Tensor]
 """One loss for each record or row, given a batch; it has no side effects."""
@@ -49,7 +49,7 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
     Parameters
     ----------
     losses : callable
-        The user's: it gets the items of a tuple or list one by one, and anything else as it is.
+        The user's.
     batch : any
         As the data set's items are collated.
     examples, views : int
@@ -62,7 +62,7 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
     """
     # Within an autocast around the whole loop, torch keeps the casts of weights after a step.
     torch.clear_autocast_cache()
-    found = losses(*batch) if isinstance(batch, tuple | list) else losses(batch)
+    found = called(losses, batch)
     if not isinstance(found, Tensor):
         raise InvalidParameterError(
             f"losses returns a {type(found).__name__}: return a tensor with one loss per record"
@@ -92,6 +92,11 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
             "instance losses.abs() of complex numbers"
         )
     return found if len(found) == examples else found.reshape(examples, views).mean(1)
+
+
+def called(losses: Losses, batch: Any) -> Tensor:
+    """Return what losses make of a batch: the items of a tuple or list one by one, or all of it."""
+    return losses(*batch) if isinstance(batch, tuple | list) else losses(batch)
 
 
 def gradients_of(losses: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor]:

@@ -46,6 +46,9 @@ class Coins(Protocol):
     def taken(self, number: int, most: int, step: int) -> NDArray[np.int64]:
         """Return which of so many words for a step are at most a threshold, ascending."""
 
+    def order(self, records: NDArray[np.int64], step: int) -> NDArray[np.uint64]:
+        """Return words by which some records are put in a random order in a step."""
+
 
 class WordCoins(abc.ABC):
     """Coins whose words are drawn on the processor."""
@@ -59,6 +62,10 @@ class WordCoins(abc.ABC):
     def taken(self, number: int, most: int, step: int) -> NDArray[np.int64]:
         """Return which of so many words for a step are at most a threshold, ascending."""
         return np.flatnonzero(self.words(number, step) <= np.uint64(most))
+
+    def order(self, records: NDArray[np.int64], step: int) -> NDArray[np.uint64]:
+        """Return words by which some records are put in a random order in a step."""
+        return self.words(len(records), step)
 
 
 class SecureCoins(WordCoins):
@@ -105,6 +112,10 @@ class DeviceCoins:
             )
         return found
 
+    def order(self, records: NDArray[np.int64], step: int) -> NDArray[np.uint64]:
+        """Return fresh words of the processor, as there are few."""
+        return SecureCoins().order(records, step)
+
 
 class SeededCoins(WordCoins):
     """Words from a seed and the number of the step, for experiments: they can be drawn again.
@@ -123,6 +134,13 @@ class SeededCoins(WordCoins):
         # The last number keeps these words apart from those that noise is seeded with.
         generator = np.random.default_rng([self._seed, step, 0])
         return generator.integers(0, 2**64, size=number, dtype=np.uint64)
+
+    def order(self, records: NDArray[np.int64], step: int) -> NDArray[np.uint64]:
+        """Return a word for each record, which depends on seed, step and record alone."""
+        generator = np.random.default_rng([self._seed, step, 0, 1])
+        most = int(records.max(initial=-1)) + 1
+        words: NDArray[np.uint64] = generator.integers(0, 2**64, size=most, dtype=np.uint64)
+        return words[records]
 
 
 def drawn_records(coins: Coins, records: int, rate: Fraction, step: int) -> NDArray[np.int64]:

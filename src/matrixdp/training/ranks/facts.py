@@ -12,6 +12,7 @@ from torch.utils.data import Subset
 
 import matrixdp
 from matrixdp.training.lots.records import RecordSource, TensorRecords
+from matrixdp.training.lots.unit_records import UnitRecords
 from matrixdp.training.model.tensors import tensors_of
 from matrixdp.training.plan import TrainingPlan
 
@@ -52,7 +53,7 @@ def facts_of_model(model: nn.Module) -> Mapping[str, object]:
 
 
 def facts_of_data(data: object, source: RecordSource, secret: bytes) -> Mapping[str, object]:
-    """Return a digest of the first record of tensors, and of the indices of a `Subset`.
+    """Return a digest of units, of the first record of tensors, and of the indices of a `Subset`.
 
     A record that has one number on one rank and another number on another would be counted twice.
     This notices data that each rank has shuffled, split or divided by itself, with few reads.
@@ -67,6 +68,9 @@ def facts_of_data(data: object, source: RecordSource, secret: bytes) -> Mapping[
         A fresh key that nobody keeps, so that a digest which is shown tells nothing of a record.
     """
     digest = hmac.new(secret, digestmod="sha256")
+    if isinstance(source, UnitRecords):
+        digest.update(source.order.tobytes() + source.starts.tobytes())
+        source = source.source
     if isinstance(source, TensorRecords):
         for tensor in source.tensors:
             digest.update(_bytes_of(tensor[0]))

@@ -83,8 +83,8 @@ class RankGroup:
     """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        # Only torch keeps a group alive. Its threads end when `destroy_process_group` lets it go; those
-        # of a group that lives on until Python ends can make the process abort then.
+        # Only torch keeps a group alive. Its threads end when `destroy_process_group` lets it go;
+        # those of a group that lives on until Python ends can make the process abort then.
         self._living = weakref.ref(group)
         self.number, self.size = dist.get_rank(group), dist.get_world_size(group)
         if self.size > _MOST_RANKS:

@@ -50,3 +50,7 @@ class OwnCoins:
             return self._coins.taken(len(self._own), most, step) + self._own.start
         found = self._coins.taken(number, most, step)
         return found[(found >= self._own.start) & (found < self._own.stop)]
+
+    def order(self, records: NDArray[np.int64], step: int) -> NDArray[np.uint64]:
+        """Return words by which some records are put in a random order in a step."""
+        return self._coins.order(records, step)
