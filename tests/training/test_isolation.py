@@ -17,7 +17,14 @@ from torch.utils.data import Dataset
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training import PrivateTraining
-from training.small_training import cross_entropy, private, small_data, small_plan, train
+from training.small_training import (
+    cross_entropy,
+    private,
+    small_data,
+    small_model,
+    small_plan,
+    train,
+)
 
 RECORDS = 40
 TOKENS = torch.arange(RECORDS * 6).reshape(RECORDS, 6) % 9
@@ -316,3 +323,55 @@ def test_exact_takes_what_fast_refuses() -> None:
         training = private(model, small_plan(steps=1), seed=1, mode="exact")
         train(training)
     assert training.progress.steps_left == 0
+
+
+class _Experts(nn.Module):
+    """Two experts by the sign of a feature, each of which takes so many rows and drops the rest."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.experts = nn.ModuleList([nn.Linear(3, 2), nn.Linear(3, 2)])
+
+    def forward(self, rows: Tensor) -> Tensor:
+        chosen = (rows[:, 0] > 0.5).long()
+        outputs = torch.stack([expert(rows) for expert in self.experts])
+        turn = functional.one_hot(chosen, 2).cumsum(0)[torch.arange(len(rows)), chosen]
+        taken: Tensor = outputs[chosen, torch.arange(len(rows))] * (turn <= self.capacity)[:, None]
+        return taken
+
+
+def test_mixing_that_begins_with_larger_batches_is_found_before_them() -> None:
+    """Experts with room for six: a record may push others out, which small batches never show."""
+    torch.manual_seed(0)
+    model = _Experts(6)
+    plan = small_plan(records=200, lot_size=100)
+    rows = torch.rand(200, 3)
+    training = private(model, plan, losses=lambda inputs: model(inputs).square().sum(1), seed=1)
+    lot = next(training.lots(rows))
+    with pytest.raises(InvalidParameterError, match="another one in a batch of 56 records"):
+        training.step(lot, batch_size=64)
+    with pytest.raises(InvalidParameterError, match="another one in a batch of"):
+        training.captured_step(rows, batch_size=64)
+    training.step(lot, batch_size=6)  # in which nobody is dropped
+    roomy = _Experts(200)
+    train(private(roomy, plan, losses=lambda inputs: roomy(inputs).square().sum(1)), data=rows)
+
+
+@pytest.mark.parametrize("size", [5, 33])
+def test_decisions_by_the_size_of_a_batch_are_found(size: int) -> None:
+    model = small_model()
+
+    def losses(rows: Tensor, targets: Tensor) -> Tensor:
+        centred = rows - rows.mean(0) if len(rows) >= size else rows
+        return cross_entropy(model, centred, targets)
+
+    training = private(model, small_plan(lot_size=40), losses=losses, seed=1)
+    lot = next(training.lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="another one in a batch of 40 records"):
+        training.step(lot, batch_size=40)
+    own = private(model, small_plan(lot_size=40), losses=losses, seed=1)
+    own.check(tuple(part[:4] for part in small_data()))
+    lot = next(own.lots(small_data()))
+    with pytest.raises(InvalidParameterError, match="another one in a batch of 40 records"):
+        own.step(lot, batch_size=40)

@@ -188,7 +188,8 @@ class Steps:
         return self._ranks.together(self._at("begin"), partial(self._captured, source, size))
 
     def _captured(self, source: TensorRecords, size: int) -> CapturedSum:
-        gradients = self._gradients(source)
+        division = self._division(size)
+        gradients = self._gradients(source, division)
         if gradients is None:
             raise InvalidParameterError(
                 f"mode={self._mode!r} runs one record at a time, which is not captured: use the "
@@ -197,7 +198,7 @@ class Steps:
         with uncompiled(), torch.enable_grad():
             return CapturedSum(
                 *(self._model, gradients, self._trainable, source),
-                division=self._division(size),
+                division=division,
                 views=self._plan.rows,
                 debug=self._debug,
             )
@@ -249,18 +250,19 @@ class Steps:
     def _checked_sum(self, opened: _Open, size: int) -> Sums:
         self._check_ready()
         self._account.check_process()
-        gradients = self._gradients(opened.source)
+        division = self._division(size)
+        gradients = self._gradients(opened.source, division)
         with uncompiled(), torch.enable_grad():
-            sums = self._sum_of(opened, gradients, size)
+            sums = self._sum_of(opened, gradients, division)
         # No sooner: a GPU knows this long before the sum is there, but not when it is begun.
         opened.check_weights()
         return sums
 
-    def _sum_of(self, opened: _Open, gradients: BatchGradients | None, size: int) -> Sums:
+    def _sum_of(self, opened: _Open, gradients: BatchGradients | None, division: Division) -> Sums:
         source, numbers, plan = opened.source, opened.numbers, self._plan
         if gradients is not None:
             options: Any = {"views": plan.rows, "device": self._trainable.device}
-            return sum_of_lot(gradients, source, numbers, self._division(size), **options)
+            return sum_of_lot(gradients, source, numbers, division, **options)
         options = {"views": plan.rows, "debug": self._debug}
         exact = ExactSum(self._model, self._clipped, self._trainable, **options)
         return exact(source.batches(list(numbers[:, None]), plan.rows))
@@ -269,8 +271,10 @@ class Steps:
         plan = self._plan
         return Division(plan.population, plan.lot_size, size, plan.rows)
 
-    def _gradients(self, source: RecordSource) -> BatchGradients | None:
-        """Return how gradients are formed, after a check if anything has changed.
+    def _gradients(
+        self, source: RecordSource, division: Division | None = None
+    ) -> BatchGradients | None:
+        """Return how gradients of batches are formed; check it if they or their sizes are new.
 
         None in the mode exact.
         """
@@ -281,6 +285,8 @@ class Steps:
             with untouched(self._model):  # a data set may draw random numbers
                 draws = made_up_batches(source, self._plan.rows)
             chosen = self.check.run(self._clipped, draws, source.collate)
+        if division is not None:
+            self.check.check_size(chosen, division.sizes[-1])
         return chosen.gradients
 
     def check_on(self, source: RecordSource) -> None:

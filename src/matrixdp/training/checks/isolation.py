@@ -6,11 +6,11 @@ from torch import Tensor
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.checks.program import RECORDS, Program
 
-__all__ = ["check_isolation"]
+__all__ = ["ALONE", "ROUNDING", "check_isolation"]
 
 # How far losses may differ by rounding, as a share of the largest: with 32 and with 16 bits.
-_ROUNDING = {False: 1e-3, True: 5e-2}
-_ALONE = "Or use mode='exact', which runs each record alone"
+ROUNDING = {False: 1e-3, True: 5e-2}
+ALONE = "Or use mode='exact', which runs each record alone"
 
 
 def check_isolation(program: Program) -> None:
@@ -68,7 +68,7 @@ def _check_gradients(program: Program) -> None:
             f"the loss of a record depends on other records of its batch: they mix {after}. Let "
             "everything treat the rows of a batch by themselves: no means, products or decisions "
             "over the first axis, and batch_first=True for attention and recurrent layers. "
-            f"{_ALONE}"
+            f"{ALONE}"
         )
 
 
@@ -77,7 +77,7 @@ def _check_losses(program: Program) -> None:
     losses = program.whole.losses.detach().double()
     finite = losses[losses.isfinite()]
     scale = float(finite.abs().max()) if len(finite) else 1.0
-    allowed = _ROUNDING[program.coarse] * max(scale, 1e-6)
+    allowed = ROUNDING[program.coarse] * max(scale, 1e-6)
     others = [([record], program.alone[record].loss) for record in range(RECORDS)]
     others += [(records, program.run(records).losses) for records in ([3, 2, 1, 0], [2, 0])]
     different = 0
@@ -92,5 +92,5 @@ def _check_losses(program: Program) -> None:
             "the loss of a record is another one when the record is alone, or in a batch of "
             "another size or order. Look for positions or numbers by row, such as pe[: len(x)] in "
             "a batch-first model, padding that depends on the longest record of a batch, and for "
-            f"decisions and random numbers over the batch. {_ALONE}"
+            f"decisions and random numbers over the batch. {ALONE}"
         )

@@ -29,10 +29,13 @@ class Draw(NamedTuple):
         The records.
     needed : bool
         Whether losses that cannot be computed for them are refused.
+    distinct : int
+        How many records there are: indices go up to this.
     """
 
     batches: Batches
     needed: bool
+    distinct: int
 
 
 Kind = Literal["differing", "ends with zeros", "ends with ones", "of both signs"]

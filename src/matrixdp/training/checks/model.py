@@ -11,6 +11,7 @@ from torch import nn
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.checks.isolation import check_isolation
+from matrixdp.training.checks.larger import LargerBatches
 from matrixdp.training.checks.made_up import KINDS, Batches, Draw, Kind, imitation
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
@@ -27,6 +28,9 @@ from matrixdp.training.model.tensors import tensors_of
 from matrixdp.training.model.trainable import Trainable
 
 __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
+
+# So many made-up records a large batch repeats.
+_DISTINCT = 64
 
 Signature = tuple[object, ...]
 SharedCalls = dict[str, tuple[bool, ...]]
@@ -81,8 +85,7 @@ class ModelCheck:
         """
         # At first, since the check itself may change attributes, which are then restored.
         signature = self._signature(losses, collate)
-        with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
-            enlarge(self._trainable)
+        with self._conditions():
             values = [
                 (name, tensor, tensor.detach().clone()) for name, tensor in tensors_of(self._model)
             ]
@@ -122,6 +125,7 @@ class ModelCheck:
             if isinstance(way, ByLayer):
                 way.tracer.known = ways[chosen.name].tracer.known
                 way.tracer.known.complete = True
+                chosen = chosen._replace(larger=LargerBatches(programs[0]))
         if chosen.refused:
             warnings.warn(
                 f"the model is run {chosen.name}, which takes more time and memory than layer by "
@@ -133,9 +137,28 @@ class ModelCheck:
         self._last = chosen
         return chosen
 
+    def check_size(self, chosen: Chosen, size: int) -> None:
+        """Check that losses are the same in a batch of so many records, before the first one.
+
+        Raises
+        ------
+        InvalidParameterError
+            If they are not. Nothing of real records was looked at.
+        """
+        if chosen.larger is not None and size > chosen.larger.size:
+            with self._conditions():
+                chosen.larger.check(size)
+
+    @contextmanager
+    def _conditions(self) -> Iterator[None]:
+        """Let made-up records run so that mistakes show, and leave no trace."""
+        with untouched(self._model), uncompiled(), _plainly(), torch.enable_grad(), _silent():
+            enlarge(self._trainable)
+            yield
+
     def _program(self, losses: Losses, draw: Draw, turn: int) -> Program | None:
         """Return the program of a draw, or None if it cannot be run, and need not."""
-        options: Any = {"batches": draw.batches, "turn": turn}
+        options: Any = {"batches": draw.batches, "distinct": draw.distinct, "turn": turn}
         try:
             return Program(self._model, losses, self._trainable, self._views, **options)
         except (InvalidParameterError, ShapeError, torch.OutOfMemoryError):
@@ -277,7 +300,8 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
     found: list[Draw] = []
     for kind in KINDS:
         cut = kind.startswith("ends") and _collates(batches(kind, cut=True))
-        found.append(Draw(batches(kind, cut=cut), needed=kind != "of both signs"))
+        needed = kind != "of both signs"
+        found.append(Draw(batches(kind, cut=cut), needed, _DISTINCT))
     return found
 
 
@@ -312,4 +336,6 @@ def own_batches(source: RecordSource, views: int) -> list[Draw]:
     starts = range(0, len(source) - RECORDS + 1, RECORDS)
     # Three turns of random draws at least, if with the same records.
     turns = range(max(3, min(4, len(starts))))
-    return [Draw(batches(starts[turn % len(starts)]), needed=True) for turn in turns]
+    return [
+        Draw(batches(starts[turn % len(starts)]), needed=True, distinct=RECORDS) for turn in turns
+    ]

@@ -1,7 +1,7 @@
 """The losses of a model, run on made-up records with random draws that are fixed by record."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -69,6 +69,8 @@ class Program:
         How many rows each record has.
     batches : Batches
         The made-up records.
+    distinct : int
+        How many of them there are.
     turn : int
         Which random draws there are: three turns take both ways of nearly every coin.
     """
@@ -81,6 +83,7 @@ class Program:
         views: int,
         *,
         batches: Batches,
+        distinct: int,
         turn: int,
     ) -> None:
         self._model = model
@@ -88,6 +91,7 @@ class Program:
         self._trainable = trainable
         self._views = views
         self.batch = batches
+        self.distinct = distinct
         self._turn = turn
         self._like: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None
         # By two sizes it is known where the records are in what is drawn and returned.
@@ -150,6 +154,20 @@ class Program:
         """Return the mode in which the random draws of some records are fixed."""
         same_draws(self._turn)
         return FixedDraws(records, self._turn, self._like)
+
+    @property
+    def losses_alike(self) -> Callable[[Sequence[int]], Tensor]:
+        """A function of any records, some of them several times, which holds no results of runs."""
+        losses, batches, views = self._losses, self.batch, self._views
+        turn, like = self._turn, self._like
+
+        def computed(records: Sequence[int]) -> Tensor:
+            same_draws(turn)
+            with FixedDraws(records, turn, like):
+                found = losses_of(losses, batches(records), len(records), views)
+            return found.detach().double()
+
+        return computed
 
     def run(self, records: Sequence[int], *, follow: bool = False) -> Run:
         """Return the losses of a batch, and what was computed on the way; ``follow`` its inputs."""

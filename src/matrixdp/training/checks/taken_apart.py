@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from matrixdp.errors import InvalidParameterError
+from matrixdp.training.checks.larger import LargerBatches
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.layers.expanded import NotExpandableError
 from matrixdp.training.lots.batch import BatchGradients
@@ -37,11 +38,14 @@ class Chosen(NamedTuple):
         The way.
     refused : mapping of str to str
         The ways before it, and why they are not right for this model.
+    larger : LargerBatches or None
+        The check of larger batches, where records run together.
     """
 
     name: str
     gradients: BatchGradients
     refused: Mapping[str, str]
+    larger: LargerBatches | None = None
 
 
 def first_right(
