@@ -142,6 +142,14 @@ def test_a_name_that_is_not_utf_8() -> None:
     assert "a\\udcff.csv" in Page(report_on([name])).text
 
 
+def test_one_proven_file_of_several_is_not_taken_for_all_of_them() -> None:
+    Path("alone.csv").write_text("1,2\n")
+    page = Page(report_on(["ball.npy", "alone.csv"]))
+    assert "Whoever sees the one proven file and knows everything" in page.text
+    assert "No ledger was named" in page.text
+    assert "Whoever sees the file and" in Page(report_on(["ball.npy"])).text
+
+
 def test_the_account(tmp_path: Path) -> None:
     from matrixdp import IMGM, FrobeniusBall  # noqa: PLC0415
 

@@ -45,6 +45,22 @@ def test_an_entry_says_what_the_files_prove() -> None:
     assert deployment["deployment_model"]["release_type"] == "Many releases"
 
 
+def test_what_is_public_is_not_called_protected() -> None:
+    for file, public in (
+        ("ball.npy", "Public: the number of records."),
+        ("added.csv", "None in the numbers of the files."),
+    ):
+        (described,) = _values(registry_entry(report_on([file])), "unprotected_quantities")
+        assert described == public
+
+
+def _values(entry: Any, name: str) -> list[Any]:
+    if not isinstance(entry, dict):
+        return []
+    found = [one for value in entry.values() for one in _values(value, name)]
+    return [*([entry[name]] if name in entry else []), *found]
+
+
 def test_the_file_is_yaml_that_reads_back_to_the_entry() -> None:
     hostile = About(dataset='a: "b" #c', purpose="- <x>\\ {y}", unit="é 😀 'z'")
     small_release().save("odd.npy", about=hostile)

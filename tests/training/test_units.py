@@ -78,11 +78,9 @@ def _plain_descent(model: nn.Module, rate: float) -> optim.Optimizer:
 def taken(plan: TrainingPlan, labels: NDArray[Any], step: int = 0) -> list[list[int]]:
     """Return the records that a seeded step takes of each unit."""
     assert plan.units is not None
-    source = checked_units(record_source(torch.zeros(len(labels), 1)), plan.units, labels)
+    source = checked_units(record_source(torch.arange(len(labels))), plan.units, labels)
     lot = source.drawn(np.arange(len(source)), SeededCoins(1), step)
-    return [
-        lot._taken.records[unit, : lot._taken.counts[unit]].tolist() for unit in range(len(source))
-    ]
+    return [records.tolist() for records in lot.one_by_one(1)]
 
 
 def by_hand(chosen: list[list[int]], clip_norm: float) -> Tensor:
@@ -114,6 +112,9 @@ def test_data_sets_workers_and_strings_give_the_same_sum() -> None:
     expected = sum_of(unit_plan())
     names = np.array([f"user {label:02}" for label in LABELS])
     assert torch.equal(sum_of(unit_plan(), TensorDataset(*data()), names), expected)
+    plan = unit_plan(units=Units(np.int64(USERS), np.int64(MOST), "user"))  # type: ignore[arg-type]
+    assert torch.equal(sum_of(plan, None, LABELS.astype(object)), expected)
+    assert torch.equal(sum_of(plan, None, names.astype(object)), expected)
     # A subclass is read item by item.
     items = [(one, target) for one, target in zip(*data(), strict=True)]
     assert torch.allclose(sum_of(unit_plan(), items, torch.tensor(LABELS)), expected)
@@ -199,7 +200,7 @@ def test_batches_hold_the_records_of_their_units_alone(
 
 def test_records_of_a_user_are_chosen_evenly_and_anew_in_each_step() -> None:
     labels = np.zeros(5, np.int64)
-    source = checked_units(record_source(torch.zeros(5, 1)), Units(1, 2), labels)
+    source = checked_units(record_source(torch.arange(5)), Units(1, 2), labels)
     for coins in (SecureCoins(), SeededCoins(3)):
         pairs = [_pair(source, coins, step) for step in range(2000)]
         counts = [pairs.count(pair) for pair in sorted(set(pairs))]
@@ -210,7 +211,8 @@ def test_records_of_a_user_are_chosen_evenly_and_anew_in_each_step() -> None:
 
 
 def _pair(source: UnitRecords, coins: Any, step: int) -> tuple[int, ...]:
-    return tuple(sorted(source.drawn(np.arange(1), coins, step)._taken.records[0].tolist()))
+    (records,) = source.drawn(np.arange(1), coins, step).one_by_one(1)
+    return tuple(sorted(records.tolist()))
 
 
 def test_a_lot_that_is_taken_again_brings_the_same_records() -> None:
@@ -304,6 +306,7 @@ def test_plans_that_are_refused(changes: dict[str, Any], said: str) -> None:
         lambda: Units(3, 1, "record"),
         lambda: Units(3, 1, ""),
         lambda: Units(3, 1, "two words"),
+        lambda: Units(3, 1, 7),  # type: ignore[arg-type]
     ],
 )
 def test_units_that_are_refused(make: Callable[[], Units]) -> None:
@@ -327,18 +330,21 @@ def test_the_guarantee_names_the_unit_and_what_is_enforced() -> None:
     training = private(small_model(), unit_plan(lot_size=6))
     said = str(training.guarantee)
     assert "under adding or removing one user with all of its records." in said
-    assert "A step takes at most 3 records of each user, which is enforced, not assumed." in said
+    assert (
+        "A step takes at most 3 records of each user, which is enforced. It is assumed that labels"
+        in said
+    )
     assert "Poisson samples of users at rate 0.5" in said
     assert "one record" not in said
     html = training.plan._repr_html_()
     assert "removing one user" in html
-    assert "<th>users</th>" in html.replace(' scope="row"', "")
+    assert "at most 3, enforced" in html
 
 
 def test_own_rows_are_checked_as_units() -> None:
     training = private(small_model(), unit_plan())
     inputs, targets = data()
-    with pytest.raises(ShapeError, match="pass at least 4"):
+    with pytest.raises(ShapeError, match="rows makes 3 users: pass at least 4"):
         training.check((inputs[: 4 * MOST - 1], targets[: 4 * MOST - 1]))
     training.check((inputs[: 4 * MOST], targets[: 4 * MOST]))
 

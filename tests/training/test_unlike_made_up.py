@@ -280,7 +280,7 @@ def test_every_class_of_made_up_records_differs(kind: Kind) -> None:
         "one": torch.tensor([5]),
         "x": torch.tensor(0.5),
     }
-    made = [imitation(record, kind, index) for index in range(4)]
+    made = [imitation(record, kind, index, index) for index in range(4)]
     # Sequences of one integer do not, where they end with padding.
     for name in ("number", "class", "one")[: 1 if kind.startswith("ends") else 3]:
         assert sorted(int(one[name]) for one in made) == [0, 0, 1, 1]

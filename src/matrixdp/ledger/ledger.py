@@ -137,8 +137,8 @@ class Ledger(CheckedStore):
         unit : str, optional
             Whom the promise is about.
         records_per_unit : int, optional
-            How many records one unit has at most. That it has no more is assumed, not enforced,
-            except by training plans that sample units.
+            How many records one unit has at most. That it has no more is assumed, not enforced;
+            training plans that sample units do not need it.
         plans : iterable of SampledPlan, optional
             Sampled plans that will be run from this account, each once. Where one unit may have
             several records, they are of training plans that sample units.

@@ -35,8 +35,8 @@ class Terms:
     unit : str, optional
         Whom the promise is about: "record", "patient".
     records_per_unit : int, optional
-        How many records one of them has at most. That is assumed, except by plans that sample
-        units.
+        How many records one of them has at most. That is assumed; plans that sample units do not
+        need it.
     plans : sequence of SampledPlan, optional
         Sampled plans that are certain to come: they cost less than those chosen later. Where a unit
         may have several records, they sample units.

@@ -133,7 +133,10 @@ def _unprotected(report: Report) -> str:
         and (one.statement.file.header or one.statement.file.index)
         for one in report.proven
     )
-    return "Names of rows and columns." if labelled else "None in the numbers of the files."
+    public = ["names of rows and columns"] if labelled else []
+    if any(one.guarantee.neighbouring == "replace" for one in report.proven):
+        public.append("the number of records")
+    return f"Public: {' and '.join(public)}." if public else "None in the numbers of the files."
 
 
 def _neighbours(report: Report) -> str:

@@ -99,7 +99,7 @@ def _unit(report: Report) -> Markup:
         )
         checked = (
             "in the data. That nobody has more is assumed, and up to whoever runs the account; "
-            "only training runs that sample such units enforce it."
+            "training runs that sample such units do not need it."
         )
         return joined([promised, checked])
     units = {
@@ -124,8 +124,10 @@ def _learned(report: Report) -> Iterator[Markup]:
         if report.account is None:
             yield element("p", "Nothing is promised: no file proves its guarantee.")
         return
-    several = len(report.proven) > 1
-    seen = f"the {len(report.proven)} proven files" if several else "the file"
+    several, proven = len(report.files) > 1, len(report.proven)
+    seen = "the file"
+    if several:
+        seen = "the one proven file" if proven == 1 else f"the {proven} proven files"
     who = "Of these files alone: whoever sees" if report.account is not None else "Whoever sees"
     yield element(
         "p",

@@ -125,8 +125,8 @@ class TrainingGuarantee:
             f" {self.ranks} ranks, each with the {self.unit}s of its own numbers; their sums were "
             f"added up as integers{rounding}, and the processes and their network are trusted. It "
             "is assumed that a number is the same record on all ranks, which was checked for the "
-            "first record of tensors and for the indices of a Subset only, and that losses get "
-            "nothing from other ranks."
+            "first record of tensors, the indices of a Subset and labels of units only, and that "
+            "losses get nothing from other ranks."
         )
 
     def _unit(self) -> str:
@@ -134,8 +134,8 @@ class TrainingGuarantee:
             return "one record."
         return (
             f"one {self.unit} with all of its records. A step takes at most "
-            f"{self.units.most_records} records of each {self.unit}, which is enforced, not "
-            "assumed."
+            f"{self.units.most_records} records of each {self.unit}, which is enforced. It is "
+            f"assumed that labels say whose each record is, the same in all steps."
         )
 
     def _sampling(self) -> str:

@@ -256,10 +256,13 @@ class TrainingPlan:
 
     def _repr_html_(self) -> str:
         promise = f"epsilon {shown_up(self.epsilon, 4)} at delta {shown_up(self.delta, 4)}"
+        most = None if self.units is None else self.units.most_records
+        taken = [] if most is None else [(f"records of a {self.unit}", f"at most {most}, enforced")]
         norms = ", ".join(f"{bound:g} {name}".strip() for name, bound in self.bounds)
         facts = [
             ("guarantee", f"{promise}, under adding or removing one {self.unit}"),
             (f"{self.unit}s", self.population),
+            *taken,
             ("expected lot size", f"{self.lot_size:g}"),
             ("steps", f"{self.steps}, which are {self.epochs:.4g} epochs"),
             ("clip norm", norms),

@@ -92,6 +92,7 @@ class Steps:
         debug: bool,
     ) -> None:
         self._plan = plan
+        self._of_units: dict[int, UnitLosses] = {}  # each holds the losses, so ids stay theirs
         self.losses = losses
         self.check = ModelCheck(model, trainable, views=plan.rows, debug=debug)
         self._model = model
@@ -116,8 +117,11 @@ class Steps:
     @losses.setter
     def losses(self, losses: Losses) -> None:
         units, views = self._plan.units, self._plan.views
-        self._losses = losses
-        self._clipped = losses if units is None else UnitLosses(losses, units.most_records, views)
+        self._losses = self._clipped = losses
+        if units is not None:
+            # The same again for the same losses: what was checked is known by its identity.
+            made = UnitLosses(losses, units.most_records, views)
+            self._clipped = self._of_units.setdefault(id(losses), made)
 
     def begin(self, data: Any, source: RecordSource, *, is_release: bool) -> None:
         """Check everything before steps on some data are spent, on every rank."""
@@ -264,8 +268,10 @@ class Steps:
             options: Any = {"views": plan.rows, "device": self._trainable.device}
             return sum_of_lot(gradients, source, numbers, division, **options)
         options = {"views": plan.rows, "debug": self._debug}
-        exact = ExactSum(self._model, self._clipped, self._trainable, **options)
-        return exact(source.batches(list(numbers[:, None]), plan.rows))
+        exact = ExactSum(self._model, self._losses, self._trainable, **options)
+        if isinstance(source, UnitRecords):
+            return exact(source.one_by_one(plan.views) if len(numbers) else ())
+        return exact(source.batches(list(numbers[:, None]), plan.views))
 
     def _division(self, size: int) -> Division:
         plan = self._plan
@@ -294,7 +300,7 @@ class Steps:
         if self._plan.units is not None:
             units = units_in_turn(source, self._plan.units)
             source = units.drawn(np.arange(len(units)), self._coins, 0)
-        draws = own_batches(source, self._plan.rows)
+        draws = own_batches(source, self._plan.rows, self._plan.unit)
         if self._mode == "fast":
             self.check.run(self._clipped, draws, source.collate)
 

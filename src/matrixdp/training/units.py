@@ -9,6 +9,10 @@ from matrixdp.parameters import positive_integer
 __all__ = ["Units"]
 
 
+# Those that units of a ledger's account may have.
+_NAME = re.compile(r"[\w.@+-]+(/[\w.@+-]+)*")
+
+
 @dataclass(frozen=True)
 class Units:
     """The units of a training, such as users, each of which has records of its own.
@@ -16,7 +20,7 @@ class Units:
     Lots are drawn of units. A unit that is drawn brings all of its records, or ``most_records`` of
     them, chosen at random in each step; its gradient is that of the mean of their losses, and is
     clipped once. So one unit more or less moves a sum by the clip norm, however many records it
-    has: nothing is assumed about that.
+    has: nothing is assumed about that. Losses are one for each row.
 
     Parameters
     ----------
@@ -26,7 +30,8 @@ class Units:
         How many records of one unit a step takes at most. Each unit of a batch takes as much time
         and memory as so many records, also one that has fewer.
     name : str, optional
-        What a unit is, in one word. A ledger's account pays for units of its own name only.
+        What a unit is, in one word whose plural has an s. A ledger's account pays for units of its
+        own name only.
 
     Raises
     ------
@@ -50,10 +55,11 @@ class Units:
 
     def __post_init__(self) -> None:
         """Raise if a parameter is outside its domain."""
-        positive_integer(self.number, "number")
-        positive_integer(self.most_records, "most_records")
-        if self.name == "record" or not re.fullmatch(r"[\w.@+-]+", str(self.name)):
+        for field in ("number", "most_records"):
+            object.__setattr__(self, field, positive_integer(getattr(self, field), field))
+        name: object = self.name
+        if not isinstance(name, str) or name == "record" or not _NAME.fullmatch(name):
             raise InvalidParameterError(
-                f"name={self.name!r} is no name of units that have several records: say in one "
+                f"name={name!r} is no name of units that have several records: say in one "
                 "word what one is, such as 'user', or make the plan with records=... instead"
             )

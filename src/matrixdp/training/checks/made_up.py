@@ -46,7 +46,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _LENGTHS = 4
 
 
-def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
+def imitation(record: Any, kind: Kind, index: int, owner: int, *, cut: bool = False) -> Any:
     """Return a made-up record.
 
     Parameters
@@ -58,13 +58,16 @@ def imitation(record: Any, kind: Kind, index: int, *, cut: bool = False) -> Any:
         records up to a point that depends on the record, where padding begins. Other numbers are
         between 0 and 1, or larger and of both signs.
     index : int
-        Of the made-up record; the same one is always the same.
+        Of the made-up row; the same one is always the same.
+    owner : int
+        Of the record whose row it is. Padding begins where that says: if each record had a row of
+        full length, none would show that it depends on the longest of others.
     cut : bool, optional
         Whether sequences end where padding would begin.
     """
     numbers = _Numbers(kind, index)
     # The first one is the longest, as batches of all records and of fewer are to be equally long.
-    length = 1.0 - index % _LENGTHS / _LENGTHS
+    length = 1.0 - owner % _LENGTHS / _LENGTHS
 
     def made(leaf: Any) -> Any:
         match leaf:

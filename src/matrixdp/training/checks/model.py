@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.checks.isolation import check_isolation
@@ -31,6 +32,8 @@ __all__ = ["ModelCheck", "made_up_batches", "own_batches"]
 
 # So many made-up records a large batch repeats.
 _DISTINCT = 64
+# And so many different rows a made-up record has.
+_ROWS = 8
 
 Signature = tuple[object, ...]
 SharedCalls = dict[str, tuple[bool, ...]]
@@ -115,11 +118,12 @@ class ModelCheck:
                 )
             by_row = set[int].intersection(*(program.by_row for program in programs))
             shared = _shared_by_all(programs)
-            ways = self._ways(losses, by_row, shared, debug=False)
+            layers: Any = {"shared": shared, "per_loss": programs[0].per_loss}
+            ways = self._ways(losses, by_row, debug=False, **layers)
             chosen = first_right(ways, self._trainable, programs)
         if self._debug:
             chosen = chosen._replace(
-                gradients=self._ways(losses, by_row, shared, debug=True)[chosen.name]
+                gradients=self._ways(losses, by_row, debug=True, **layers)[chosen.name]
             )
         for way in (ways[chosen.name], chosen.gradients):
             if isinstance(way, ByLayer):
@@ -172,12 +176,12 @@ class ModelCheck:
             ) from error
 
     def _ways(
-        self, losses: Losses, by_row: set[int], shared: SharedCalls, *, debug: bool
+        self, losses: Losses, by_row: set[int], *, debug: bool, **layers: Any
     ) -> dict[str, Any]:
         options: Any = {"views": self._views, "by_row": by_row, "debug": debug}
         arguments = self._model, losses, self._trainable
         return {
-            "layer by layer": ByLayer(*arguments, **options, shared=shared),
+            "layer by layer": ByLayer(*arguments, **(options | layers)),
             "for all records at once by torch.func.vmap": ByRecord(
                 *arguments, **options, at_once=True
             ),
@@ -287,13 +291,15 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
 
     def batches(kind: Kind, *, cut: bool) -> Batches:
         def made(records: Sequence[int]) -> Any:
-            return source.collated(
-                [
-                    imitation(record, kind, number * views + view, cut=cut)
-                    for number in records
-                    for view in range(views)
-                ]
-            )
+            several = min(views, _ROWS)
+            rows = {
+                (number, row): imitation(record, kind, number * several + row, number, cut=cut)
+                for number in set(records)
+                for row in range(several)
+            }
+            # Containers of their own, as a function of the user's may change them.
+            items = (rows[number, view % _ROWS] for number in records for view in range(views))
+            return source.collated([tree_map(_same, item) for item in items])
 
         return made
 
@@ -305,6 +311,10 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
     return found
 
 
+def _same(leaf: Any) -> Any:
+    return leaf
+
+
 def _collates(batches: Batches) -> bool:
     try:
         batches(range(RECORDS))
@@ -313,7 +323,7 @@ def _collates(batches: Batches) -> bool:
     return True
 
 
-def own_batches(source: RecordSource, views: int) -> list[Draw]:
+def own_batches(source: RecordSource, views: int, unit: str) -> list[Draw]:
     """Return records of the user's own, as they are and in groups that overlap.
 
     Raises
@@ -322,10 +332,7 @@ def own_batches(source: RecordSource, views: int) -> list[Draw]:
         If there are too few.
     """
     if len(source) < RECORDS:
-        raise ShapeError(
-            f"rows has {len(source)} records, or units of so many records as a step takes: pass at "
-            f"least {RECORDS}"
-        )
+        raise ShapeError(f"rows makes {len(source)} {unit}s: pass at least {RECORDS}")
 
     def batches(first: int) -> Callable[[Sequence[int]], Any]:
         def taken(records: Sequence[int]) -> Any:

@@ -15,7 +15,7 @@ from matrixdp.training.checks.untouched import same_draws
 from matrixdp.training.layers.hooks import hooked
 from matrixdp.training.layers.instance_gradient import right_instance_gradients
 from matrixdp.training.layers.trees import tensors_in
-from matrixdp.training.lots.batch import Losses, gradients_of, losses_of
+from matrixdp.training.lots.batch import Losses, called, gradients_of, losses_of
 from matrixdp.training.model.tensors import TensorState
 from matrixdp.training.model.trainable import Trainable
 
@@ -114,6 +114,15 @@ class Program:
             raise
         except Exception:  # noqa: BLE001 - such as numpy(), which takes no gradient
             return self.run(range(RECORDS))
+
+    @property
+    def per_loss(self) -> int:
+        """Of how many rows each loss is: of one, or of all that belong to a record."""
+        if self._views == 1:
+            return 1
+        with self.draws(range(RECORDS)):
+            found = called(self._losses, self.batch(range(RECORDS)))
+        return self._views if len(found) == RECORDS else 1
 
     def _run_alone(self) -> list[Alone]:
         """Run the records one by one."""

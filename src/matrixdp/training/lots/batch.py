@@ -40,11 +40,20 @@ class BatchGradients(Protocol):
         """
 
 
-def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
+def losses_of(
+    losses: Losses,
+    batch: Any,
+    examples: int,
+    views: int,
+    per_loss: int | None = None,
+    *,
+    alone: bool | None = None,
+) -> Tensor:
     """Return one loss for each record of a batch: the mean over its views.
 
-    It need not have a gradient: of some records a loss may be constant. A record alone may also
-    have none, where losses leave out some records by what these are.
+    It need not have a gradient: of some records a loss may be constant. What is clipped alone may
+    have fewer losses than rows, where losses leave out some by what these are; it has one loss
+    then, their mean, or zero without any.
 
     Parameters
     ----------
@@ -54,6 +63,11 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
         As the data set's items are collated.
     examples, views : int
         How many records the batch has, and how many rows each of them.
+    per_loss : int, optional
+        Of how many rows each loss is, 1 or ``views``, once that is known: losses that leave out
+        rows may be as many as there would be of the other kind.
+    alone : bool, optional
+        Whether all of them are clipped together; by default if there is one record.
 
     Raises
     ------
@@ -72,16 +86,18 @@ def losses_of(losses: Losses, batch: Any, examples: int, views: int) -> Tensor:
             "losses returns one number, but the gradient of each record is clipped by itself: use "
             'reduction="none", and return one loss per record'
         )
-    if examples == 1 and found.shape == (0,):
-        return found.sum()[None]
-    if found.ndim > 1 or len(found) not in (examples, examples * views):
+    alone = examples == 1 if alone is None else alone
+    if alone and found.ndim == 1 and len(found) < examples * views:
+        return found.sum()[None] / max(len(found), 1)
+    expected = (1, views) if per_loss is None else (per_loss,)
+    if found.ndim > 1 or len(found) not in {examples * views // rows for rows in expected}:
         raise ShapeError(
             f"losses returns shape {tuple(found.shape)} for a batch of {examples} records with "
             f"{views} rows each: return one loss per record or per row, for instance "
             "losses.flatten(1).mean(1)"
         )
     # As sum().expand(n) makes it: the gradient of every record would be that of all of them.
-    if len(found) > 1 and found.stride(0) == 0:
+    if not alone and len(found) > 1 and found.stride(0) == 0:
         raise InvalidParameterError(
             "losses returns one number that was expanded, but the gradient of each record is "
             'clipped by itself: use reduction="none", and return one loss per record'

@@ -40,6 +40,8 @@ class ByLayer:
         The indices of the tensors of a batch that have its rows; others may be as long.
     shared : mapping of str to tuple of bool
         The calls of layers that return something without rows; see `Known`.
+    per_loss : int
+        Of how many rows each loss is.
     debug : bool
         Whether to raise if a loss or a gradient is not finite.
     """
@@ -55,12 +57,14 @@ class ByLayer:
         views: int,
         by_row: Collection[int],
         shared: Mapping[str, tuple[bool, ...]],
+        per_loss: int,
         debug: bool,
     ) -> None:
         self._model = model
         self._losses = losses
         self._trainable = trainable
         self._views = views
+        self._per_loss = per_loss
         self._debug = debug
         options: Any = {"views": views, "by_row": by_row, "debug": debug}
         self._alone = ByRecord(model, losses, trainable, **options, at_once=False)
@@ -97,7 +101,7 @@ class ByLayer:
         tracer = self.tracer
         with tracer.on(examples * self._views):
             try:
-                losses = losses_of(self._losses, batch, examples, self._views)
+                losses = losses_of(self._losses, batch, examples, self._views, self._per_loss)
                 return tracer.uses(losses, examples) if losses.requires_grad else [], losses
             except ShapeError:
                 if not tracer.known.complete:

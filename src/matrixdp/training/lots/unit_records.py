@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from matrixdp.errors import InvalidParameterError, ShapeError
-from matrixdp.training.lots.batch import Losses, called, losses_of
+from matrixdp.errors import InvalidParameterError
+from matrixdp.training.lots.batch import Losses, losses_of
 from matrixdp.training.lots.records import RecordSource
 from matrixdp.training.lots.sampling import Coins
 from matrixdp.training.units import Units
@@ -26,22 +26,23 @@ class _Taken(NamedTuple):
     ----------
     units : array
         The numbers of the units, ascending.
-    records : array, shape (units, most)
-        The numbers of their records. Fewer than the most are filled up with the first of them.
-    counts : array
-        How many records each unit brings.
+    records : array
+        The numbers of their records, unit by unit.
+    starts : array
+        Where the records of each unit begin, and the last ones end.
     """
 
     units: Numbers
     records: Numbers
-    counts: Numbers
+    starts: Numbers
 
 
 class UnitRecords:
     """A source whose records are units; a batch is the weights of its rows, and the rows.
 
-    The weights of a unit's rows are those of a mean over the records that it brings, and 0 for the
-    rows that fill it up. What fills it up is its own, so that nothing of others enters.
+    Each unit of a batch has as many rows. The weights are those of a mean over the records that a
+    unit brings, and 0 for the rows that fill it up. What fills it up is its own, so that nothing of
+    others enters, and the shape of a batch does not tell how many records a unit has.
 
     Parameters
     ----------
@@ -77,23 +78,31 @@ class UnitRecords:
         within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         records = self.order[firsts[owners] + within]
         records = records[np.lexsort((coins.order(records, step), owners))]
-        kept = within < self._most
-        table = np.repeat(self.order[firsts][:, None], self._most, axis=1)
-        table[owners[kept], within[kept]] = records[kept]
+        starts = np.concatenate([[0], np.cumsum(np.minimum(sizes, self._most))])
         found = UnitRecords(self.source, self._most, self.order, self.starts)
-        found._taken = _Taken(units, table, np.minimum(sizes, self._most))
+        found._taken = _Taken(units, records[within < self._most], starts)
         return found
 
     def batches(self, lot: Sequence[Numbers], views: int) -> Iterator[tuple[Tensor, Any]]:
         """Return the batches of the lot that was drawn, given the units of each."""
-        indices = [np.searchsorted(self._taken.units, units) for units in lot]
-        records = [self._taken.records[one].reshape(-1) for one in indices]
         copies = views // self._most  # of each record
-        batches = self.source.batches(records, copies)
-        for one, rows in zip(indices, batches, strict=True):
-            counts = self._taken.counts[one][:, None]
-            weights = (np.arange(self._most) < counts) / counts
-            yield torch.from_numpy(np.repeat(weights.reshape(-1), copies)).float(), rows
+        places = [self._places(units) for units in lot]
+        batches = self.source.batches([self._taken.records[one] for one, _ in places], copies)
+        for (_, weights), rows in zip(places, batches, strict=True):
+            yield torch.from_numpy(np.repeat(weights, copies)).float(), rows
+
+    def _places(self, units: Numbers) -> tuple[Numbers, NDArray[np.float64]]:
+        """Return where the records of a batch are among those taken, and their weights."""
+        index = np.searchsorted(self._taken.units, units)
+        firsts = self._taken.starts[index][:, None]
+        counts = self._taken.starts[index + 1][:, None] - firsts
+        row = np.arange(self._most)
+        weights = (row < counts) / counts
+        return (firsts + np.where(row < counts, row, 0)).reshape(-1), weights.reshape(-1)
+
+    def one_by_one(self, views: int) -> Iterator[Any]:
+        """Return the records of each unit of the lot that was drawn, as a batch of its own."""
+        return self.source.batches(np.split(self._taken.records, self._taken.starts[1:-1]), views)
 
     def first(self) -> tuple[float, Any]:
         """Return a weight, and something of the shapes and types of a record."""
@@ -137,7 +146,7 @@ def checked_units(source: RecordSource, units: Units | None, labels: object) -> 
     if len(names) != units.number:
         raise InvalidParameterError(
             f"units names {len(names)} units, but the plan is for number={units.number}: make the "
-            "plan with Units(len(set(labels)), ...)"
+            "plan with Units(len(numpy.unique(labels)), ...)"
         )
     order = np.argsort(owners, kind="stable").astype(np.int64)
     starts = np.searchsorted(owners[order], np.arange(units.number + 1))
@@ -152,8 +161,10 @@ def _checked_labels(labels: object) -> NDArray[Any]:
             "training.lots(data, units=labels)"
         )
     found = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if found.dtype.kind == "O" and all(isinstance(one, str) for one in found.flat):
-        found = found.astype(str)
+    if found.dtype.kind == "O":  # as data frames have strings, and integers beside missing ones
+        for kind in (str, int):
+            if all(isinstance(one, kind) and not isinstance(one, bool) for one in found.flat):
+                found = found.astype(kind)
     if found.dtype.kind not in "iuUS":
         raise InvalidParameterError(
             f"units has labels of type {found.dtype}: pass integers or strings, one for each record"
@@ -171,10 +182,13 @@ def units_in_turn(source: RecordSource, units: Units) -> UnitRecords:
 class UnitLosses:
     """The losses of units: the mean over the records that each brings, given those of records.
 
+    Losses that leave out some records of a unit have the mean of those that are left, in which rows
+    that fill a unit up count like others.
+
     Parameters
     ----------
     losses : callable
-        The user's: one loss for each record or row.
+        The user's: one loss for each row.
     most : int
         How many records a unit has in a batch.
     views : int
@@ -190,14 +204,9 @@ class UnitLosses:
         """Return one loss for each unit of a batch of `UnitRecords`."""
         records = len(weights) // self._views
         alone = records == self._most
-        try:
-            found = losses_of(self._losses, batch, records, self._views)
-        except ShapeError:
-            # Losses may leave out some records by what these are, of which nobody must learn.
-            short = called(self._losses, batch) if alone else None
-            if short is None or short.ndim != 1 or not len(short) < records:
-                raise
-            return short.sum()[None] / max(len(short), 1)
+        found = losses_of(self._losses, batch, records, self._views, 1, alone=alone)
+        if len(found) != records:
+            return found  # of one unit, of which losses leave out records by what these are
         shares = weights[:: self._views].to(found.device)
         # Selected, as zero times infinity is no number.
         counted = torch.where(shares > 0, shares * found, 0.0)
