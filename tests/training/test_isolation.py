@@ -358,6 +358,23 @@ def test_mixing_that_begins_with_larger_batches_is_found_before_them() -> None:
     train(private(roomy, plan, losses=lambda inputs: roomy(inputs).square().sum(1)), data=rows)
 
 
+@pytest.mark.parametrize("factor", [1.25, 1.75])
+def test_experts_with_room_for_even_shares_only_are_found(factor: float) -> None:
+    """Made-up records are shared nearly evenly; copies of one all go to one expert."""
+
+    class Shared(_Experts):
+        def forward(self, rows: Tensor) -> Tensor:
+            self.capacity = int(factor * len(rows) / 2 + 1)
+            return super().forward(rows)
+
+    torch.manual_seed(0)
+    model, rows = Shared(0), torch.rand(200, 3)
+    plan = small_plan(records=200, lot_size=100)
+    training = private(model, plan, losses=lambda inputs: model(inputs).square().sum(1))
+    with pytest.raises(InvalidParameterError, match="another one"):
+        training.step(next(training.lots(rows)), batch_size=64)
+
+
 @pytest.mark.parametrize("size", [5, 33])
 def test_decisions_by_the_size_of_a_batch_are_found(size: int) -> None:
     model = small_model()

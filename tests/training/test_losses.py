@@ -41,7 +41,7 @@ ONLY_FAST: list[tuple[Losses, type[Exception], str]] = [
         "do not depend on any parameter",
     ),
     # Of a record alone, losses may leave it out: then it adds nothing.
-    (lambda m, x, y: cross_entropy(m, x, y)[:-1], ShapeError, r"batch of \d records with 1 rows"),
+    (lambda m, x, y: cross_entropy(m, x, y)[:-1], ShapeError, r"for a batch of \d rows"),
 ]
 ALWAYS: list[tuple[Losses, type[Exception], str]] = [
     (lambda m, x, y: functional.cross_entropy(m(x), y), ShapeError, 'reduction="none"'),

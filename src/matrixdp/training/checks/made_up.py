@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 
 from matrixdp.errors import InvalidParameterError
 
-__all__ = ["KINDS", "Batches", "Draw", "Kind", "imitation"]
+__all__ = ["KINDS", "Batches", "Draw", "Kind", "imitation", "template"]
 
 Batches = Callable[[Sequence[int]], Any]
 """Returns the batch of some records, by their indices and in their order."""
@@ -44,6 +44,20 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # So many lengths there are of sequences whose end is padding.
 _LENGTHS = 4
+
+
+def template(record: Any) -> Any:
+    """Return something of the shapes and types of a record that does not keep it alive."""
+
+    def emptied(leaf: Any) -> Any:
+        match leaf:
+            case Tensor():
+                return leaf.new_empty(leaf.shape)
+            case np.ndarray():
+                return np.empty_like(leaf)
+        return leaf
+
+    return tree_map(emptied, record)
 
 
 def imitation(record: Any, kind: Kind, index: int, owner: int, *, cut: bool = False) -> Any:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from matrixdp.errors import InvalidParameterError, ShapeError
 from matrixdp.training.checks.isolation import check_isolation
 from matrixdp.training.checks.larger import LargerBatches
-from matrixdp.training.checks.made_up import KINDS, Batches, Draw, Kind, imitation
+from matrixdp.training.checks.made_up import KINDS, Batches, Draw, Kind, imitation, template
 from matrixdp.training.checks.program import RECORDS, Program
 from matrixdp.training.checks.taken_apart import Chosen, first_right
 from matrixdp.training.checks.untouched import untouched, written
@@ -287,7 +287,7 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
     Sequences of a data set that is collated end where padding would begin, if they can. Numbers
     below 0 and above 1 are not needed: pixels are none.
     """
-    record = source.first()
+    record, collated = template(source.first()), source.collated
 
     def batches(kind: Kind, *, cut: bool) -> Batches:
         def made(records: Sequence[int]) -> Any:
@@ -298,8 +298,11 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
                 for row in range(several)
             }
             # Containers of their own, as a function of the user's may change them.
-            items = (rows[number, view % _ROWS] for number in records for view in range(views))
-            return source.collated([tree_map(_same, item) for item in items])
+            # Of one kind all are the same, as views of a record are that nothing augments: by that
+            # losses that leave out rows are told from those of which there is one for a record.
+            kinds = 1 if kind == KINDS[0] else _ROWS
+            items = (rows[number, view % kinds] for number in records for view in range(views))
+            return collated([tree_map(_same, item) for item in items])
 
         return made
 

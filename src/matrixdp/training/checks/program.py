@@ -120,9 +120,8 @@ class Program:
         """Of how many rows each loss is: of one, or of all that belong to a record."""
         if self._views == 1:
             return 1
-        with self.draws(range(RECORDS)):
-            found = called(self._losses, self.batch(range(RECORDS)))
-        return self._views if len(found) == RECORDS else 1
+        # Losses that leave out rows keep all rows of a record or none, where its rows are equal.
+        return self._views if 1 in map(self.number_alike, ([one] for one in range(RECORDS))) else 1
 
     def _run_alone(self) -> list[Alone]:
         """Run the records one by one."""
@@ -177,6 +176,18 @@ class Program:
             return found.detach().double()
 
         return computed
+
+    @property
+    def number_alike(self) -> Callable[[Sequence[int]], int]:
+        """A function of any records that returns how many losses they have."""
+        losses, batches, turn, like = self._losses, self.batch, self._turn, self._like
+
+        def number(records: Sequence[int]) -> int:
+            same_draws(turn)
+            with FixedDraws(records, turn, like):
+                return len(called(losses, batches(records)))
+
+        return number
 
     def run(self, records: Sequence[int], *, follow: bool = False) -> Run:
         """Return the losses of a batch, and what was computed on the way; ``follow`` its inputs."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from matrixdp.errors import InvalidParameterError, ShapeError
+from matrixdp.errors import InvalidParameterError, MatrixDPError, ShapeError
 from matrixdp.training.lots.clipping import ClippedSum
 
 __all__ = ["BatchGradients", "Losses", "Sums", "called", "gradients_of", "losses_of", "widened"]
@@ -81,33 +81,43 @@ def losses_of(
         raise InvalidParameterError(
             f"losses returns a {type(found).__name__}: return a tensor with one loss per record"
         )
-    if found.ndim == 0:
-        raise ShapeError(
-            "losses returns one number, but the gradient of each record is clipped by itself: use "
-            'reduction="none", and return one loss per record'
-        )
     alone = examples == 1 if alone is None else alone
     if alone and found.ndim == 1 and len(found) < examples * views:
         return found.sum()[None] / max(len(found), 1)
     expected = (1, views) if per_loss is None else (per_loss,)
-    if found.ndim > 1 or len(found) not in {examples * views // rows for rows in expected}:
-        raise ShapeError(
-            f"losses returns shape {tuple(found.shape)} for a batch of {examples} records with "
-            f"{views} rows each: return one loss per record or per row, for instance "
-            "losses.flatten(1).mean(1)"
+    wrong = _wrong(found, [examples * views // rows for rows in expected], alone=alone)
+    if wrong is None:
+        return found if len(found) == examples else found.reshape(examples, views).mean(1)
+    if alone and not found.requires_grad:
+        # A constant where all rows are left out may have any form: nobody must learn of it.
+        return torch.zeros(1, device=found.device)
+    raise wrong
+
+
+def _wrong(found: Tensor, numbers: Sequence[int], *, alone: bool) -> MatrixDPError | None:
+    """Return an error unless some losses are one number for each row, or each record."""
+    if found.ndim == 0:
+        return ShapeError(
+            "losses returns one number, but the gradient of each record is clipped by itself: use "
+            'reduction="none", and return one loss per record'
+        )
+    if found.ndim > 1 or len(found) not in numbers:
+        return ShapeError(
+            f"losses returns shape {tuple(found.shape)} for a batch of {max(numbers)} rows: return "
+            "one loss per record or per row, for instance losses.flatten(1).mean(1)"
         )
     # As sum().expand(n) makes it: the gradient of every record would be that of all of them.
     if not alone and len(found) > 1 and found.stride(0) == 0:
-        raise InvalidParameterError(
+        return InvalidParameterError(
             "losses returns one number that was expanded, but the gradient of each record is "
             'clipped by itself: use reduction="none", and return one loss per record'
         )
     if not found.is_floating_point():
-        raise InvalidParameterError(
+        return InvalidParameterError(
             f"losses returns type {found.dtype}, and a loss is a real number: return floats, for "
             "instance losses.abs() of complex numbers"
         )
-    return found if len(found) == examples else found.reshape(examples, views).mean(1)
+    return None
 
 
 def called(losses: Losses, batch: Any) -> Tensor:

@@ -80,7 +80,7 @@ class ByLayer:
         # The forward pass, its hooks and functions with a backward pass of their own may write.
         state.check()
         if uses is None:
-            return self._alone(batch, examples, counts, captured=captured)
+            return self._apart(batch, examples, counts, captured=captured)
         if not uses:  # constant losses
             return ClippedSum({}, losses.new_zeros(len(self._trainable.bounds), examples))
         with torch.no_grad():
@@ -96,6 +96,28 @@ class ByLayer:
         norms = found.norms.masked_fill(~finite, math.inf) if self._debug else found.norms
         return ClippedSum(found.sums, norms)
 
+    def _apart(
+        self, batch: Any, examples: int, counts: Tensor | None, *, captured: bool
+    ) -> ClippedSum:
+        """Return the sum of records one by one, each by the same rule and margin as in a batch.
+
+        By another rule the norms of all would be bounded, and rounded, in another way because of
+        one record that is left out.
+        """
+        if examples == 1:
+            return self._alone(batch, 1, counts, captured=captured)
+        sums: dict[nn.Parameter, Tensor] = {}
+        norms = []
+        for number in range(examples):
+            one = slice(number, number + 1)
+            count = None if counts is None else counts[one]
+            found = self(self._alone.records_of(batch, one), 1, count, captured=captured)
+            norms.append(found.norms)
+            for parameter, total in found.sums.items():
+                wide = total.to(torch.float64)
+                sums[parameter] = sums[parameter] + wide if parameter in sums else wide
+        return ClippedSum(sums, torch.cat(norms, dim=1))
+
     def _uses(self, batch: Any, examples: int) -> tuple[list[MeasuredUse] | None, Tensor]:
         """Return the uses of all layers and the losses, or None where a layer has other rows."""
         tracer = self.tracer
@@ -103,7 +125,7 @@ class ByLayer:
             try:
                 losses = losses_of(self._losses, batch, examples, self._views, self._per_loss)
                 return tracer.uses(losses, examples) if losses.requires_grad else [], losses
-            except ShapeError:
+            except (InvalidParameterError, ShapeError):
                 if not tracer.known.complete:
                     raise
                 # Nothing is raised because of how records are routed, or that some are left out.

@@ -77,7 +77,7 @@ class ByRecord:
         norms = []
         for start in range(0, examples, together):
             records = slice(start, min(start + together, examples))
-            chosen = self._records_of(batch, records)
+            chosen = self.records_of(batch, records)
             found = self._clipped(
                 chosen,
                 records.stop - records.start,
@@ -90,7 +90,7 @@ class ByRecord:
                 sums[parameter] = sums[parameter] + wide if parameter in sums else wide
         return ClippedSum(sums, torch.cat(norms, dim=1))
 
-    def _records_of(self, batch: Any, records: slice) -> Any:
+    def records_of(self, batch: Any, records: slice) -> Any:
         """Return some of the records of a batch."""
         mine = slice(records.start * self._views, records.stop * self._views)
         leaves, structure = tree_flatten(batch)

@@ -1,6 +1,7 @@
 """Sources of records: tensors that are indexed at once, or a data set item by item."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,8 +46,9 @@ class RecordSource(Protocol):
     def first(self) -> Any:
         """Return something of the shapes and types of a record."""
 
-    def collated(self, items: list[Any]) -> Any:
-        """Return a batch of items like `first`."""
+    @property
+    def collated(self) -> Collate:
+        """Makes a batch of items like `first`; it does not keep the records alive."""
 
 
 def pinned(numbers: Tensor, device: torch.device) -> Tensor:
@@ -76,6 +78,7 @@ class TensorRecords:
             )
         self.tensors = tensors
         self._alone = alone
+        self.collated: Collate = partial(_stacked, alone=alone)
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
@@ -99,10 +102,11 @@ class TensorRecords:
         """Return empty tensors."""
         return tuple(tensor.new_empty(tensor.shape[1:]) for tensor in self.tensors)
 
-    def collated(self, items: list[tuple[Tensor, ...]]) -> Tensor | tuple[Tensor, ...]:
-        """Return the items one below the other."""
-        rows = tuple(torch.stack(each) for each in zip(*items, strict=True))
-        return rows[0] if self._alone else rows
+
+def _stacked(items: list[tuple[Tensor, ...]], *, alone: bool) -> Tensor | tuple[Tensor, ...]:
+    """Return the items one below the other."""
+    rows = tuple(torch.stack(each) for each in zip(*items, strict=True))
+    return rows[0] if alone else rows
 
 
 class _DatasetRecords:

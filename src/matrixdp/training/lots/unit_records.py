@@ -1,6 +1,7 @@
 """Units that have several records: those that a step takes, and the mean of their losses."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from matrixdp.errors import InvalidParameterError
 from matrixdp.training.lots.batch import Losses, losses_of
-from matrixdp.training.lots.records import RecordSource
+from matrixdp.training.lots.records import Collate, RecordSource
 from matrixdp.training.lots.sampling import Coins
 from matrixdp.training.units import Units
 
@@ -59,6 +60,7 @@ class UnitRecords:
         self.order = order
         self.starts = starts
         self.collate = source.collate
+        self.collated: Collate = partial(_weighted, source.collated)
         self._most = most
         self._taken = _Taken(*(np.empty(0, np.int64) for _ in _Taken._fields))
 
@@ -108,10 +110,11 @@ class UnitRecords:
         """Return a weight, and something of the shapes and types of a record."""
         return 1.0, self.source.first()
 
-    def collated(self, items: list[tuple[float, Any]]) -> tuple[Tensor, Any]:
-        """Return a batch of items like `first`."""
-        weights, rows = zip(*items, strict=True)
-        return torch.tensor(weights), self.source.collated(list(rows))
+
+def _weighted(collated: Collate, items: list[tuple[float, Any]]) -> tuple[Tensor, Any]:
+    """Return a batch of items like `UnitRecords.first`."""
+    weights, rows = zip(*items, strict=True)
+    return torch.tensor(weights), collated(list(rows))
 
 
 def checked_units(source: RecordSource, units: Units | None, labels: object) -> UnitRecords:

@@ -208,7 +208,9 @@ class RankGroup:
     def _gathered(self, tensor: Tensor) -> Tensor:
         """Return the tensors of all ranks, as rows."""
         rows = torch.empty(self.size, len(tensor), dtype=tensor.dtype, device=self._device)
-        dist.all_gather(list(rows), tensor.to(self._device), group=self._group())
+        # The same for all of them: in gloo a gathering takes half as long again.
+        sent = tensor.to(self._device).repeat(self.size)
+        dist.all_to_all_single(rows.view(-1), sent, group=self._group())
         return rows.cpu()
 
 
