@@ -125,6 +125,9 @@ def test_training_on_ranks() -> None:
         ]
         for model in ("LeNet", "MLP of 5.8 M")
     )
+    for model in ("LeNet", "MLP of 5.8 M"):
+        ratios = [found[f"{model}, {where}, ratio of CPU"] for where in ("2 ranks", "1 process")]
+        assert ratios[0] <= 1.2 * ratios[1]
     assert quoted(
         f"takes {small} times the CPU time of one of `DistributedDataParallel` for LeNet (one "
         f"process: {alone}) and {large} times for an MLP of 5.8 million parameters "
