@@ -252,7 +252,7 @@ matrixdp_command.start()
 """
 
 
-@pytest.mark.parametrize("name", ["streamed", "answer"])
+@pytest.mark.parametrize("name", ["streamed", pytest.param("answer", marks=pytest.mark.thorough)])
 def test_while_the_process_ends_it_is_too_late(name: str) -> None:
     command = [sys.executable, "-c", AT_THE_END, *COMMANDS[name]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -33,8 +33,11 @@ QUERIES = ["--workload", "prefix:8", "--neighbouring", "replace"]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["optimise", *QUERIES], ["evaluate", *QUERIES], ["export", "no.npz", "nothing.npy"]],
-    ids=["optimise", "evaluate", "export"],
+    [
+        pytest.param(["optimise", *QUERIES], id="optimise"),
+        pytest.param(["evaluate", *QUERIES], id="evaluate", marks=pytest.mark.thorough),
+        pytest.param(["export", "no.npz", "nothing.npy"], id="export", marks=pytest.mark.thorough),
+    ],
 )
 def test_an_interrupt_of_long_work(arguments: list[str], tmp_path: Path) -> None:
     process = subprocess.Popen(

@@ -349,7 +349,7 @@ def test_a_command_is_not_stored_with_the_address(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("name", "times"),
-    [("release", 3)]
+    [("release", 1)]
     + [
         pytest.param(name, 30, marks=pytest.mark.thorough)
         for name in ("release", "streamed", "sum", "answer")

@@ -77,6 +77,7 @@ def test_a_closed_stream_is_bad_input(arguments: str, message: bytes) -> None:
     assert not Path("out.npy").exists()
 
 
+@pytest.mark.thorough
 def test_all_of_a_large_release_comes_out() -> None:
     # Unbuffered, a stream takes only a part of a large write.
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -100,6 +101,7 @@ def test_without_a_single_byte_nothing_was_released(
     assert not Path("said.json").exists()
 
 
+@pytest.mark.thorough
 def test_without_a_single_byte_the_former_statement_stays() -> None:
     # It is the statement of an earlier release, which is out.
     Path("said.json").write_text("of an earlier release")
@@ -159,6 +161,7 @@ def test_a_full_disk_after_the_first_bytes_leaves_a_release(
     assert Path("said.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_report_that_nobody_reads_does_not_undo_a_release() -> None:
     done = without_reader([*PROGRAM, "in.npy", "out.npy", *BALL, "--json"])
     assert done.returncode == 4

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 # The others take longer, and use what other tests use.
-QUICK = {"group_means", "two_days"}
+QUICK = {"group_means"}
 # Pandas holds columns with names.
 NEEDS = {
     "covariance": ("sklearn",),

@@ -121,7 +121,11 @@ add_noise_to_npy(source, target, 1.0, ReleaseKey.generate())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-@pytest.mark.parametrize("moment", ["chunk-1", "chunk-4", "force-1", "force-2"])
+@pytest.mark.parametrize(
+    "moment",
+    ["chunk-4", "force-2"]
+    + [pytest.param(moment, marks=pytest.mark.thorough) for moment in ("chunk-1", "force-1")],
+)
 def test_a_killed_run_leaves_nothing_that_looks_like_a_release(
     paths: tuple[Path, Path], moment: str
 ) -> None:
@@ -174,7 +178,11 @@ def assert_full(source: Path, target: Path, limit: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource limits")
-@pytest.mark.parametrize("limit", [50, 100_000, VALUE.nbytes + 127])
+@pytest.mark.parametrize(
+    "limit",
+    [VALUE.nbytes + 127]
+    + [pytest.param(limit, marks=pytest.mark.thorough) for limit in (50, 100_000)],
+)
 def test_a_file_that_may_not_grow(paths: tuple[Path, Path], limit: int) -> None:
     np.save(paths[0], VALUE)
     assert_full(*paths, limit)

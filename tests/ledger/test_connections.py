@@ -77,6 +77,7 @@ def test_payments_while_each_message_is_cut(ledger: Ledger, proxy: Proxy) -> Non
     check_chain(ledger, ledger.history())
 
 
+@pytest.mark.thorough
 def test_releases_while_each_message_is_cut(ledger: Ledger, proxy: Proxy, tmp_path: Path) -> None:
     account = ledger.account("a/b")
 
@@ -92,6 +93,7 @@ def test_releases_while_each_message_is_cut(ledger: Ledger, proxy: Proxy, tmp_pa
     assert ledger.pending() == []
 
 
+@pytest.mark.thorough
 def test_accounts_and_keys_while_each_message_is_cut(
     ledger: Ledger, proxy: Proxy, tmp_path: Path
 ) -> None:

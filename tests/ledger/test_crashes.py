@@ -14,7 +14,7 @@ from ledger.backends import Backend
 from matrixdp.ledger import Ledger
 
 # `make test-crashes` asks for more.
-CASES = os.environ.get("MATRIXDP_CRASHES", "30")
+CASES = os.environ.get("MATRIXDP_CRASHES", "12")
 _MEMORY = Path("/dev/shm")  # noqa: S108
 
 

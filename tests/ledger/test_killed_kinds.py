@@ -63,7 +63,12 @@ def die(name: str, folder: Path, place: Any) -> int:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
-    "name", ["IMGM", "stream", "MatrixMechanism", "Sum", "Mean, private count"]
+    "name",
+    ["stream", "Mean, private count"]
+    + [
+        pytest.param(name, marks=pytest.mark.thorough)
+        for name in ("IMGM", "MatrixMechanism", "Sum")
+    ],
 )
 def test_a_killed_release_is_finished(name: str, place: str, tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()

@@ -135,7 +135,7 @@ def test_no_shape_is_taken_on_trust_after_another() -> None:
             mechanism.release(np.eye(4))
 
 
-@pytest.mark.parametrize("shape", [(300, 2), (2, 300)])
+@pytest.mark.parametrize("shape", [(300, 2), pytest.param((2, 300), marks=pytest.mark.thorough)])
 def test_large_covariances_are_not_kept_when_their_mechanism_is_gone(
     shape: tuple[int, int],
 ) -> None:

@@ -147,9 +147,14 @@ PROVEN_GAPS = {
 
 # A count has two values, between which a local search does not climb.
 CONTINUOUS = [case for case in CASES if not isinstance(case.values[0], ClippedRecords)]
+# A search takes a tenth of a second, and those of one query under two relations are much alike.
+SEARCHED = [
+    pytest.param(*case.values, id=case.id, marks=pytest.mark.thorough if index % 2 else ())
+    for index, case in enumerate(CONTINUOUS)
+]
 
 
-@pytest.mark.parametrize(("query", "answers"), CONTINUOUS)
+@pytest.mark.parametrize(("query", "answers"), SEARCHED)
 def test_adversarial_neighbours_stay_within_and_come_close(
     query: Query, answers: Answers, request: pytest.FixtureRequest
 ) -> None:

@@ -51,7 +51,9 @@ def mirrored(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("size", [1, 3, 8, 100])
+@pytest.mark.parametrize(
+    "size", [3, 100] + [pytest.param(size, marks=pytest.mark.thorough) for size in (1, 8)]
+)
 @pytest.mark.parametrize("changes", [{}, {"views": 2}, {"clip_norm": {"0": 0.2, "": 0.7}}], ids=str)
 def test_a_captured_step_is_that_of_the_loop(
     device: str, size: int, changes: dict[str, Any]

@@ -98,7 +98,7 @@ def trained(make: Callable[[], nn.Module], losses: Losses, data: Any, **plan: An
 
 
 @pytest.mark.parametrize("make", [small_model, Last, Convolutional, nn.RMSNorm, Functional])
-@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("views", [pytest.param(1, marks=pytest.mark.thorough), 2])
 @pytest.mark.filterwarnings("ignore:the model is run")
 def test_training_is_the_same(
     fills: Callable[[], None], make: Callable[..., nn.Module], views: int

@@ -126,7 +126,7 @@ def expanded(model: nn.Module, rows: Tensor, targets: Tensor) -> Tensor:
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("most", [1, 3, 4])
 @pytest.mark.parametrize("views", [1, 2])
-@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 4])
 @pytest.mark.parametrize("of", [left_out, expanded])
 def test_records_that_losses_leave_out_raise_nothing(
     mode: Any, most: int, views: int, size: int, of: Callable[..., Tensor]

@@ -58,7 +58,7 @@ def squares(model: nn.Module, inputs: Tensor) -> Tensor:
     return made.square().sum(1)
 
 
-@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("views", [pytest.param(1, marks=pytest.mark.thorough), 2])
 @pytest.mark.parametrize("size", [3, 64])
 @pytest.mark.parametrize("make", MODELS)
 def test_a_step_of_a_whole_training(make: Callable[[], nn.Module], size: int, views: int) -> None:

@@ -320,7 +320,8 @@ def test_wrong_input(
 
 
 @pytest.mark.usefixtures("pretended")
-@pytest.mark.parametrize("parallel", ["1", pytest.param("2", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("parallel", ["1", "2"])
 def test_a_killed_process_leaves_whole_files(folder: Path, parallel: str) -> None:
     """Kill a process that makes runs, or two for a third; then go on in this one."""
     # Blocked packages: a machine that only trains has none of them.

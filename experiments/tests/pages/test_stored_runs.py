@@ -27,6 +27,7 @@ def drawn_numbers(figure: Path) -> list[float]:
     return [float(one) for one in re.findall(r"-?\d+\.\d+", figure.read_text())]
 
 
+@pytest.mark.thorough
 def test_a_report_without_pytorch_is_the_one_that_is_stored(tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "type_one", tmp_path / "type_one")
     for name in ("type_one.csv", "type_two.csv"):
