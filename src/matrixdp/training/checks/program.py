@@ -185,7 +185,7 @@ class Program:
         def number(records: Sequence[int]) -> int:
             same_draws(turn)
             with FixedDraws(records, turn, like):
-                return len(called(losses, batches(records)))
+                return called(losses, batches(records)).numel()
 
         return number
 
