@@ -298,8 +298,8 @@ def made_up_batches(source: RecordSource, views: int) -> list[Draw]:
                 for row in range(several)
             }
             # Containers of their own, as a function of the user's may change them.
-            # Of one kind all are the same, as views of a record are that nothing augments: by that
-            # losses that leave out rows are told from those of which there is one for a record.
+            # Of one kind all rows of a record are the same, as its views are where nothing augments
+            # them. So the number of losses shows whether there is one per row or per record.
             kinds = 1 if kind == KINDS[0] else _ROWS
             items = (rows[number, view % kinds] for number in records for view in range(views))
             return collated([tree_map(_same, item) for item in items])
